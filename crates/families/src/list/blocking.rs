@@ -2,7 +2,7 @@
 
 use super::value::{List, sent};
 use super::{movem, mpop, transfer};
-use crate::waiting::{self, counted, seconds};
+use crate::waiting::{counted, seconds};
 use darter_command::{
     Answer, Args, Call, Condition, Cx, Flow, Look, Looking, MultiFuture, Refusal, Since, Taking,
     Wait, Want, When, reply_str,
@@ -217,19 +217,4 @@ pub(super) fn blmovem(args: Args<'_>) -> Result<Wait, Refusal> {
     let patience = seconds(timeout)?;
     let want = Block { count: asked.least() };
     Ok(Wait { keys: first..first + 1, patience, want: Box::new(want) })
-}
-
-/// BLPOP where blocking is not allowed.
-pub(super) fn blpop_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
-    waiting::here(cx, args, blpop)
-}
-
-/// BRPOP where blocking is not allowed.
-pub(super) fn brpop_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
-    waiting::here(cx, args, brpop)
-}
-
-/// BLMPOP where blocking is not allowed.
-pub(super) fn blmpop_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
-    waiting::here(cx, args, blmpop)
 }

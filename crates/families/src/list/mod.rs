@@ -23,7 +23,7 @@ mod value;
 use crate::rows::{
     BLOCKING, GROW, GROW_FAST, O1, READ, READ_FAST, WRITE_FAST, both, in_group, range, row, task,
 };
-use crate::waiting;
+use crate::waiting::run_waiting;
 use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, Place, Run, specs};
 
 pub use value::{List, ListChange, ListEdit};
@@ -48,12 +48,9 @@ const LMOVE: Run = both(transfer::lmove_here, |call| Box::pin(transfer::lmove(ca
 const LMOVEM: Run = task(|call| Box::pin(movem::lmovem(call)));
 const RPOPLPUSH: Run = both(transfer::rpoplpush_here, |call| Box::pin(transfer::rpoplpush(call)));
 const LMPOP: Run = both(mpop::here, |call| Box::pin(mpop::anywhere(call)));
-const BLPOP: Run =
-    both(blocking::blpop_here, |call| Box::pin(waiting::anywhere(call, blocking::blpop)));
-const BRPOP: Run =
-    both(blocking::brpop_here, |call| Box::pin(waiting::anywhere(call, blocking::brpop)));
-const BLMPOP: Run =
-    both(blocking::blmpop_here, |call| Box::pin(waiting::anywhere(call, blocking::blmpop)));
+const BLPOP: Run = run_waiting!(blocking::blpop);
+const BRPOP: Run = run_waiting!(blocking::brpop);
+const BLMPOP: Run = run_waiting!(blocking::blmpop);
 const BLMOVE: Run = both(blocking::blmove_here, |call| Box::pin(blocking::blmove_anywhere(call)));
 const BRPOPLPUSH: Run =
     both(blocking::brpoplpush_here, |call| Box::pin(blocking::brpoplpush_anywhere(call)));

@@ -18,6 +18,17 @@ use darter_resp::{self as resp, Output, Reply};
 use darter_tx::{Access, Home};
 use std::sync::Arc;
 
+/// The two forms of a command where no client may wait, by the function that reads its wait.
+macro_rules! run_waiting {
+    ($read:path) => {
+        $crate::rows::both(
+            |cx, args| $crate::waiting::here(cx, args, $read),
+            |call| Box::pin($crate::waiting::anywhere(call, $read)),
+        )
+    };
+}
+pub(crate) use run_waiting;
+
 /// Runs a command that would wait without waiting: of keys of one shard.
 pub(crate) fn here(cx: &mut Cx<'_>, args: Args<'_>, read: WaitFn) -> Result<Flow, Refusal> {
     let wait = read(args)?;

@@ -3,39 +3,20 @@
 //! There are no replicas and there is no journal, so the awaited event never comes: the time
 //! passes, and the reply says that no replica has it.
 
-use super::milliseconds;
+use super::{milliseconds, run_waiting};
 use darter_base::number;
 use darter_command::{
-    Answer, Args, Call, Command, Condition, Cx, Flags, Flow, Group, Keys, Look, Looking, Patience,
-    Refusal, Run, Taking, Wait, WaitFn, Want,
+    Args, Command, Condition, Flags, Flow, Group, Keys, Look, Looking, Patience, Refusal, Run,
+    Taking, Wait, Want,
 };
 use darter_resp::Reply;
 
-/// Copies on replicas.
-struct Replicas;
-
-impl Want for Replicas {
-    fn look(&self, _: &Looking<'_>) -> Look {
-        Look::Nothing
-    }
-
-    fn condition(&self) -> Option<Condition> {
-        None
-    }
-
-    fn take(&self, _: &mut Taking<'_>, _: usize) -> Result<Flow, Refusal> {
-        unreachable!("it waits for no key")
-    }
-
-    fn time_out(&self, reply: &mut Reply<'_>) {
-        reply.int(0);
-    }
+/// Copies on replicas; or in journals, here and on replicas.
+struct Copies {
+    in_journals: bool,
 }
 
-/// Copies in journals: here, and on replicas.
-struct Journals;
-
-impl Want for Journals {
+impl Want for Copies {
     fn look(&self, _: &Looking<'_>) -> Look {
         Look::Nothing
     }
@@ -49,16 +30,18 @@ impl Want for Journals {
     }
 
     fn time_out(&self, reply: &mut Reply<'_>) {
-        reply.array(2);
-        reply.int(0);
+        if self.in_journals {
+            reply.array(2);
+            reply.int(0);
+        }
         reply.int(0);
     }
 }
 
 /// Waits for `count` copies at most for as long; for none not at all.
-fn copies(count: i64, patience: Patience, want: Box<dyn Want>) -> Wait {
+fn copies(count: i64, patience: Patience, want: Copies) -> Wait {
     let patience = if count > 0 { patience } else { Patience::None };
-    Wait { keys: 0..0, patience, want }
+    Wait { keys: 0..0, patience, want: Box::new(want) }
 }
 
 /// `WAIT numreplicas timeout`: waits until `numreplicas` replicas have this client's writes.
@@ -68,7 +51,7 @@ fn copies(count: i64, patience: Patience, want: Box<dyn Want>) -> Wait {
 /// Source: <https://redis.io/commands/wait> (3.0.0).
 fn wait(mut args: Args<'_>) -> Result<Wait, Refusal> {
     let count = args.int()?;
-    Ok(copies(count, milliseconds(&mut args)?, Box::new(Replicas)))
+    Ok(copies(count, milliseconds(&mut args)?, Copies { in_journals: false }))
 }
 
 /// `WAITAOF numlocal numreplicas timeout`: waits until this client's writes are in the journal of
@@ -90,29 +73,11 @@ fn waitaof(mut args: Args<'_>) -> Result<Wait, Refusal> {
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
         ));
     }
-    Ok(copies(count, patience, Box::new(Journals)))
+    Ok(copies(count, patience, Copies { in_journals: true }))
 }
 
-/// The reply where no client may wait.
-fn here(cx: &mut Cx<'_>, args: Args<'_>, read: WaitFn) -> Result<Flow, Refusal> {
-    read(args)?.want.time_out(&mut cx.reply);
-    Ok(Flow::Done)
-}
-
-/// [`here`] as a task.
-async fn anywhere(call: Call, read: WaitFn) -> Result<Answer, Refusal> {
-    let wait = read(call.args())?;
-    Ok(call.answer(|reply| wait.want.time_out(reply)))
-}
-
-const WAIT: Run = Run::Multi {
-    here: Some(|cx, args| here(cx, args, wait)),
-    anywhere: |call| Box::pin(anywhere(call, wait)),
-};
-const WAITAOF: Run = Run::Multi {
-    here: Some(|cx, args| here(cx, args, waitaof)),
-    anywhere: |call| Box::pin(anywhere(call, waitaof)),
-};
+const WAIT: Run = run_waiting!(wait);
+const WAITAOF: Run = run_waiting!(waitaof);
 
 const fn row(
     name: &'static str,

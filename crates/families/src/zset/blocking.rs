@@ -3,8 +3,8 @@
 use super::pop::{self, Wish};
 use super::reply::Form;
 use super::value::ZSet;
-use crate::waiting::{self, seconds};
-use darter_command::{Args, Condition, Cx, Flow, Look, Looking, Refusal, Taking, Wait, Want, When};
+use crate::waiting::seconds;
+use darter_command::{Args, Condition, Flow, Look, Looking, Refusal, Taking, Wait, Want, When};
 use darter_keyspace::Key;
 use darter_resp::Reply;
 use darter_structs::sorted::End;
@@ -92,19 +92,4 @@ pub(super) fn bzmpop(mut args: Args<'_>) -> Result<Wait, Refusal> {
     let wish = Wish::parse(&mut args)?;
     let (patience, first) = (seconds(timeout)?, args.position());
     Ok(Wait { keys: first..first + wish.keys, patience, want: Box::new(Members(wish)) })
-}
-
-/// BZPOPMIN where no client may wait.
-pub(super) fn bzpopmin_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
-    waiting::here(cx, args, bzpopmin)
-}
-
-/// BZPOPMAX where no client may wait.
-pub(super) fn bzpopmax_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
-    waiting::here(cx, args, bzpopmax)
-}
-
-/// BZMPOP where no client may wait.
-pub(super) fn bzmpop_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
-    waiting::here(cx, args, bzmpop)
 }

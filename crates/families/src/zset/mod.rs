@@ -46,7 +46,7 @@ use crate::rows::{
     BLOCKING, GROW, GROW_FAST, O_SCAN, O1, RANDOM, READ, READ_FAST, WRITE_FAST, both, in_group,
     point as row, range, row as multi, task as store,
 };
-use crate::waiting;
+use crate::waiting::run_waiting;
 use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, Place, Run, specs};
 
 const GROUP: Group = Group::Type { name: "sorted-set", category: "@sortedset" };
@@ -91,12 +91,9 @@ const O_REM_RANGE: &str = "O(log(N)+M) with N being the number of elements in th
 const WAITS: Keys = Keys(&[range(1, -2, KeyFlags::RW_ACCESS_DELETE)]);
 const WAITS_COUNTED: Keys =
     Keys(&[KeySpec::new(Place::Counted { count: 2 }, KeyFlags::RW_ACCESS_DELETE)]);
-const BZPOPMIN: Run =
-    both(blocking::bzpopmin_here, |call| Box::pin(waiting::anywhere(call, blocking::bzpopmin)));
-const BZPOPMAX: Run =
-    both(blocking::bzpopmax_here, |call| Box::pin(waiting::anywhere(call, blocking::bzpopmax)));
-const BZMPOP: Run =
-    both(blocking::bzmpop_here, |call| Box::pin(waiting::anywhere(call, blocking::bzmpop)));
+const BZPOPMIN: Run = run_waiting!(blocking::bzpopmin);
+const BZPOPMAX: Run = run_waiting!(blocking::bzpopmax);
+const BZMPOP: Run = run_waiting!(blocking::bzmpop);
 
 const ZMPOP: Run = both(pop::zmpop_here, |call| Box::pin(pop::zmpop_anywhere(call)));
 
