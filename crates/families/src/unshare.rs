@@ -28,7 +28,9 @@ pub(crate) const KEY: usize = 1;
 /// A change of several entries of one value, each named by an argument.
 pub(crate) trait EntryEdit: Copy + Send + 'static {
     /// Arguments that an entry takes: its name is the first.
-    fn width(self) -> usize;
+    fn width(self) -> usize {
+        1
+    }
 
     /// The type of value that it changes, and which entries of it.
     fn touches(self) -> (&'static Type, Touch);

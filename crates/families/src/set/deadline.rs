@@ -30,10 +30,6 @@ pub(crate) fn expire(
 struct Expire(UnixMillis);
 
 impl unshare::EntryEdit for Expire {
-    fn width(self) -> usize {
-        1
-    }
-
     fn touches(self) -> (&'static Type, Touch) {
         (Set::TYPE, Touch::Present)
     }

@@ -105,10 +105,6 @@ fn change(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, what: Change) -> Resul
 }
 
 impl unshare::EntryEdit for Change {
-    fn width(self) -> usize {
-        1
-    }
-
     fn touches(self) -> (&'static Type, Touch) {
         let touch = match self {
             Self::Add | Self::AddNewUntil(_) => Touch::Absent,

@@ -174,10 +174,6 @@ fn drawn(key: &Key<'_>, set: &Set, count: usize, prng: &mut Prng) -> Option<Arc<
 struct Drawn;
 
 impl unshare::EntryEdit for Drawn {
-    fn width(self) -> usize {
-        1
-    }
-
     fn touches(self) -> (&'static Type, Touch) {
         (Set::TYPE, Touch::Present)
     }

@@ -47,10 +47,6 @@ fn checked(args: &mut Args<'_>) -> Option<StreamId> {
 }
 
 impl unshare::EntryEdit for Deleting {
-    fn width(self) -> usize {
-        1
-    }
-
     fn touches(self) -> (&'static Type, Touch) {
         (Stream::TYPE, Touch::All)
     }

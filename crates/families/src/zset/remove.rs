@@ -37,10 +37,6 @@ pub(super) fn zrem(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
 struct Remove;
 
 impl unshare::EntryEdit for Remove {
-    fn width(self) -> usize {
-        1
-    }
-
     fn touches(self) -> (&'static Type, Touch) {
         (ZSet::TYPE, Touch::Present)
     }
