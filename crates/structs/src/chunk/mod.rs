@@ -69,10 +69,14 @@ pub(crate) trait Coding: Copy + Send + Sync + 'static {
     fn first(bytes: &[u8]) -> Self::First;
 
     /// The number of the part that the item at the front of `bytes` keeps outside, if any.
-    fn outside(bytes: &[u8]) -> Option<u16>;
+    fn outside(_bytes: &[u8]) -> Option<u16> {
+        None
+    }
 
-    /// Writes that number to the item at the front of `bytes`.
-    fn write_outside(bytes: &mut [u8], number: u16);
+    /// Writes that number to the item at the front of `bytes`. Kinds with parts outside have their own.
+    fn write_outside(_bytes: &mut [u8], number: u16) {
+        unreachable!("{number} would lie outside");
+    }
 }
 
 /// An item in its stored form.

@@ -220,14 +220,6 @@ impl Coding for Owned {
     fn first(bytes: &[u8]) -> StreamId {
         id(bytes)
     }
-
-    fn outside(_: &[u8]) -> Option<u16> {
-        None
-    }
-
-    fn write_outside(_: &mut [u8], number: u16) {
-        unreachable!("{number} would lie outside");
-    }
 }
 
 impl Coding for Aged {
@@ -244,14 +236,6 @@ impl Coding for Aged {
     #[inline]
     fn first(bytes: &[u8]) -> Age {
         age(bytes)
-    }
-
-    fn outside(_: &[u8]) -> Option<u16> {
-        None
-    }
-
-    fn write_outside(_: &mut [u8], number: u16) {
-        unreachable!("{number} would lie outside");
     }
 }
 
@@ -273,14 +257,6 @@ impl Coding for Pendings {
     #[inline]
     fn first(bytes: &[u8]) -> StreamId {
         id(bytes)
-    }
-
-    fn outside(_: &[u8]) -> Option<u16> {
-        None
-    }
-
-    fn write_outside(_: &mut [u8], number: u16) {
-        unreachable!("{number} would lie outside");
     }
 }
 

@@ -76,14 +76,6 @@ impl Coding for Items {
     fn first(bytes: &[u8]) -> Hash {
         read(bytes, 0).0
     }
-
-    fn outside(_: &[u8]) -> Option<u16> {
-        None
-    }
-
-    fn write_outside(_: &mut [u8], number: u16) {
-        unreachable!("{number} would lie outside");
-    }
 }
 
 /// The item at this index among a chunk's items.
