@@ -17,6 +17,7 @@ pub mod list;
 mod owner;
 pub use owner::Watch;
 pub mod pages;
+mod runs;
 pub mod shared;
 pub mod sorted;
 pub mod stream;

@@ -44,11 +44,12 @@ pub use crate::chunk::End;
 pub use item::{Element, INLINE_MAX, NewElement};
 pub use pack::ListPackRef;
 pub use reader::ListReader;
-pub use run::{Backward, Forward};
+pub use run::{ListBackward, ListForward};
 pub use search::{Needle, Progress, Removal, Search};
 
 use crate::chunk::{Encoded, can_merge};
 use crate::owner::{Owner, Watch};
+use crate::runs::{Run as _, Runs as _};
 use crate::tree::{defer, join_seam, join_some, split};
 use big::Big;
 use item::Elements;

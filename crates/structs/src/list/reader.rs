@@ -6,8 +6,9 @@
 use super::big::Big;
 use super::item::{self, Element, Elements};
 use super::pack::Pack;
-use super::run::Run;
+use super::run::ListRun;
 use super::{End, Handle, List, Root};
+use crate::runs::Run as _;
 use crate::tree::{TreeRest, Unread};
 use std::ops::Range;
 
@@ -91,14 +92,14 @@ impl ListReader {
         self.left -= budget;
         while budget > 0 {
             let run = match (&self.source, &self.chunk) {
-                (Source::Pack(pack), _) => Run::Pack(pack.view()),
-                (_, Some(chunk)) => Run::Chunk(chunk),
+                (Source::Pack(pack), _) => ListRun::Pack(pack.view()),
+                (_, Some(chunk)) => ListRun::Chunk(chunk),
                 (_, None) => unreachable!("there is a chunk while elements are left"),
             };
             let items = run.items();
             let mut offset = self.offset;
             while budget > 0 && offset < items.len() {
-                f(run.element_at(items, offset));
+                f(run.read(items, offset));
                 offset += item::len(&items[offset..]);
                 budget -= 1;
             }

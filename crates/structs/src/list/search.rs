@@ -6,9 +6,10 @@
 //! bytes, also in slices.
 
 use super::item::{self, Code, NewElement, OUTSIDE};
-use super::run::Run;
+use super::run::ListRun;
 use super::{Chunk, End, List};
 use crate::blob::Blob;
+use crate::runs::{Run as _, Runs as _};
 use crate::table::pack::item::{Tagged, raw_len};
 use memchr::memmem::Finder;
 use std::ops::Range;
@@ -138,7 +139,7 @@ impl Search {
     /// [`Needle::compare`] with the element at this index.
     fn compare(&mut self, list: &List, index: usize) -> Option<bool> {
         let (run, first) = list.run_at(index);
-        let super::Element::Blob(blob) = run.element(run.offset(index - first)) else {
+        let super::Element::Blob(blob) = run.read(run.items(), run.offset(index - first)) else {
             unreachable!("it has been found")
         };
         let result = self.needle.compare(blob, &mut self.compared);
@@ -247,7 +248,7 @@ impl Search {
     }
 }
 
-impl Run<'_> {
+impl ListRun<'_> {
     /// See [`Chunk::find`].
     fn find(&self, needle: &Needle, hits: &mut Vec<u16>) {
         match self {

@@ -6,9 +6,10 @@
 use super::item::Entries;
 use super::pack::Pack;
 use super::place::SortedEntry;
-use super::run::Run;
+use super::run::SortedRun;
 use super::{End, Root, Sorted};
 use crate::chunk::{Coding, Handle};
+use crate::runs::Run as _;
 use crate::tree::{TreeRest, Unread};
 use std::ops::Range;
 
@@ -93,7 +94,8 @@ impl SortedReader {
                 self.advance();
                 continue;
             };
-            f(self.run().entry(usize::from(offset)));
+            let run = self.run();
+            f(run.read(run.items(), usize::from(offset)));
             budget -= 1;
         }
         if self.left == 0 {
@@ -103,10 +105,10 @@ impl SortedReader {
     }
 
     /// The current run.
-    fn run(&self) -> Run<'_> {
+    fn run(&self) -> SortedRun<'_> {
         match (&self.source, &self.chunk) {
-            (Source::Pack(pack), _) => Run::Pack(pack.view()),
-            (_, Some(chunk)) => Run::Chunk(chunk),
+            (Source::Pack(pack), _) => SortedRun::Pack(pack.view()),
+            (_, Some(chunk)) => SortedRun::Chunk(chunk),
             (_, None) => unreachable!("there is a chunk while entries are left"),
         }
     }

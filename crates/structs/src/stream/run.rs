@@ -6,6 +6,7 @@ use super::{Chunk, Entries};
 use crate::chunk::Coding;
 use crate::list::item as element;
 use crate::list::{self, Element, List};
+use crate::runs::{self, Runs};
 use darter_base::StreamId as Id;
 use std::ops::Range;
 
@@ -87,7 +88,7 @@ enum FieldsLeft<'a> {
     /// The next element is in the first run, the one after it in the second, and so on.
     Packed(&'a [u8], &'a [u8]),
     Own(&'a [u8]),
-    Long(list::Forward<'a>),
+    Long(list::ListForward<'a>),
 }
 
 impl<'a> Fields<'a> {
@@ -125,123 +126,73 @@ fn first<'a>(run: &mut &'a [u8]) -> Option<Element<'a>> {
     Some(Element::Text(element::text(one)))
 }
 
+/// The entries of a chunk.
+#[derive(Clone, Copy)]
+pub struct StreamRun<'a> {
+    entries: &'a Entries,
+    chunk: &'a Chunk,
+}
+
+impl<'a> runs::Run<'a> for StreamRun<'a> {
+    type Item = StreamEntry<'a>;
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.chunk.len()
+    }
+
+    #[inline]
+    fn items(&self) -> &'a [u8] {
+        self.chunk.items()
+    }
+
+    #[inline]
+    fn offset(&self, index: usize) -> usize {
+        self.chunk.offset(index)
+    }
+
+    #[inline]
+    fn read(&self, _: &'a [u8], offset: usize) -> StreamEntry<'a> {
+        self.entries.entry(self.chunk, offset)
+    }
+
+    #[inline]
+    fn item_len(bytes: &[u8]) -> usize {
+        Coded::len(bytes)
+    }
+}
+
+impl Runs for Entries {
+    type Run<'a> = StreamRun<'a>;
+
+    fn items_len(&self) -> usize {
+        self.len()
+    }
+
+    fn run_at(&self, rank: usize) -> (StreamRun<'_>, usize) {
+        let (chunk, first) = self.chunk_at(rank);
+        (StreamRun { entries: self, chunk }, first)
+    }
+}
+
+/// Entries in order: see [`Entries::range`].
+pub type StreamForward<'a> = runs::Forward<'a, Entries>;
+
+/// Entries in reverse: see [`Entries::range_back`].
+pub type StreamBackward<'a> = runs::Backward<'a, Entries>;
+
 impl Entries {
     /// The entries at these ranks, as far as they exist, in order.
     ///
     /// Cost: O(log n) for each chunk, and some nanoseconds for each entry.
     #[must_use]
     pub fn range(&self, ranks: Range<usize>) -> StreamForward<'_> {
-        let end = ranks.end.min(self.len());
-        StreamForward {
-            entries: self,
-            chunk: None,
-            offset: 0,
-            next: ranks.start,
-            chunk_end: 0,
-            end,
-        }
+        StreamForward::new(self, ranks)
     }
 
     /// The entries at these ranks, as far as they exist, in reverse.
     #[must_use]
     pub fn range_back(&self, ranks: Range<usize>) -> StreamBackward<'_> {
-        let next = ranks.end.min(self.len());
-        let offsets = [0; BATCH];
-        StreamBackward { entries: self, chunk: None, offsets, ready: 0, next, start: ranks.start }
+        StreamBackward::new(self, ranks)
     }
 }
-
-/// Entries in order: see [`Entries::range`].
-pub struct StreamForward<'a> {
-    entries: &'a Entries,
-    /// The current chunk, and the offset of the next entry in it.
-    chunk: Option<&'a Chunk>,
-    offset: usize,
-    /// The rank of the next entry; the rank after its chunk; the end of the wanted ranks.
-    next: usize,
-    chunk_end: usize,
-    end: usize,
-}
-
-impl<'a> Iterator for StreamForward<'a> {
-    type Item = StreamEntry<'a>;
-
-    #[inline]
-    fn next(&mut self) -> Option<StreamEntry<'a>> {
-        if self.next >= self.end {
-            return None;
-        }
-        if self.next >= self.chunk_end {
-            let (chunk, first) = self.entries.chunk_at(self.next);
-            self.offset = chunk.offset(self.next - first);
-            (self.chunk, self.chunk_end) = (Some(chunk), first + chunk.len());
-        }
-        let chunk = self.chunk?;
-        let entry = self.entries.entry(chunk, self.offset);
-        self.offset += Coded::len(&chunk.items()[self.offset..]);
-        self.next += 1;
-        Some(entry)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.end.saturating_sub(self.next);
-        (left, Some(left))
-    }
-}
-
-impl ExactSizeIterator for StreamForward<'_> {}
-
-/// Entries that [`StreamBackward`] finds in one walk.
-const BATCH: usize = 16;
-
-/// Entries in reverse: see [`Entries::range_back`].
-pub struct StreamBackward<'a> {
-    entries: &'a Entries,
-    chunk: Option<&'a Chunk>,
-    /// Offsets of entries in the chunk, in order; the first `ready` of them are unread.
-    offsets: [u16; BATCH],
-    ready: usize,
-    /// The rank after the next entry, and the lowest wanted rank.
-    next: usize,
-    start: usize,
-}
-
-impl StreamBackward<'_> {
-    /// Finds the next batch of offsets.
-    fn fill(&mut self) {
-        let (chunk, first) = self.entries.chunk_at(self.next - 1);
-        let end = self.next - first;
-        debug_assert!(0 < end && end <= chunk.len(), "end={end} len={}", chunk.len());
-        let begin = end.saturating_sub(BATCH);
-        let mut offset = chunk.offset(begin);
-        for slot in &mut self.offsets[..end - begin] {
-            *slot = offset as u16;
-            offset += Coded::len(&chunk.items()[offset..]);
-        }
-        (self.chunk, self.ready) = (Some(chunk), end - begin);
-    }
-}
-
-impl<'a> Iterator for StreamBackward<'a> {
-    type Item = StreamEntry<'a>;
-
-    #[inline]
-    fn next(&mut self) -> Option<StreamEntry<'a>> {
-        if self.next <= self.start {
-            return None;
-        }
-        if self.ready == 0 {
-            self.fill();
-        }
-        self.ready -= 1;
-        self.next -= 1;
-        Some(self.entries.entry(self.chunk?, usize::from(self.offsets[self.ready])))
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.next.saturating_sub(self.start);
-        (left, Some(left))
-    }
-}
-
-impl ExactSizeIterator for StreamBackward<'_> {}
