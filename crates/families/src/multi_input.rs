@@ -12,7 +12,7 @@ use darter_command::{Args, Call, Refusal};
 use darter_keyspace::lazyfree;
 use darter_keyspace::{Db, Found, Key, Shard, ShardStats, WrongType};
 use darter_resp as resp;
-use darter_tx::{Access, Claim, CoreId, Home, KeyList, Locked, TxId, lock_key};
+use darter_tx::{Access, ClaimSet, CoreId, Home, Locked, TxId, lock_key};
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
@@ -109,28 +109,19 @@ async fn lock(call: &Call, parts: &Parts, target: Option<usize>) -> Locked {
         let target = target.map(|at| (at, Access::Exclusive));
         return call.lock_keys(target.into_iter().chain(sources)).await;
     }
-    let mut claims = Vec::with_capacity(parts.len() + 1);
-    let target = target.map(|at| (call.owner(at), call.arg(at)));
+    let count = parts.iter().map(|(_, list)| list.len()).max().unwrap_or(0) + 1;
+    let mut claims = ClaimSet::new(call.tx.cores(), count);
+    let lock = |at| lock_key(call.db, Key::new(call.arg(at)).hash);
     for (core, list) in parts {
-        let mut locked = KeyList::with_capacity(list.len() + 1);
         for (done, at) in list.iter().enumerate() {
-            locked.push(lock_key(call.db, Key::new(call.arg(*at)).hash));
+            claims.add(*core, lock(*at), Access::Shared);
             pause_now_and_then(call, done).await;
         }
-        let mut access = Access::Shared;
-        if let Some((_, name)) = target.filter(|(owner, _)| owner == core) {
-            locked.push(lock_key(call.db, Key::new(name).hash));
-            access = Access::Exclusive;
-        }
-        claims.push((*core, Claim::List(Arc::new(locked), access)));
     }
-    if let Some((core, name)) = target
-        && parts.iter().all(|(other, _)| *other != core)
-    {
-        let key = lock_key(call.db, Key::new(name).hash);
-        claims.push((core, Claim::Keys(vec![(key, Access::Exclusive)])));
+    if let Some(at) = target {
+        claims.add(call.owner(at), lock(at), Access::Exclusive);
     }
-    call.tx.lock(claims).await
+    call.tx.lock(claims.into_claims()).await
 }
 
 /// Takes the collections at the keys, which are locked, and registers them as sources of the build,

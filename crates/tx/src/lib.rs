@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod claims;
 mod executor;
 mod keylist;
 mod keyset;
@@ -26,6 +27,7 @@ mod locks;
 mod transaction;
 mod waited;
 
+pub use claims::ClaimSet;
 pub use executor::TaskId;
 pub use keylist::KeyList;
 pub use keyset::KeySet;

@@ -9,9 +9,10 @@
 //! it goes, before the command that needs them ([`Transaction::widen`]). If a lock is refused, its
 //! changes are undone. For the reasons, see docs/design/0024-transaction-context.md.
 
+use crate::CoreId;
+use crate::claims::CoreClaim;
 use crate::link::{Locked, Tx};
 use crate::locks::{Access, Claim, Late, TxId};
-use crate::{CoreId, KeyList};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -142,12 +143,12 @@ impl Transaction {
     pub async fn claims(&self, more: Vec<(CoreId, Claim)>) -> Vec<(CoreId, Claim)> {
         let mut claims = Vec::new();
         for core in 0..self.tx.cores() {
-            let mut union = Union::default();
-            union.add(self.tx.scope().claim(core));
-            union.add(more.iter().find(|(of, _)| *of == core).map(|(_, claim)| claim));
+            let mut union = CoreClaim::default();
+            union.join(self.tx.scope().claim(core));
+            union.join(more.iter().find(|(of, _)| *of == core).map(|(_, claim)| claim));
             let count = self.with_late(core, |late| {
                 let wide = late.into_iter().flat_map(Late::wide);
-                wide.for_each(|claim| union.add(Some(claim)));
+                wide.for_each(|claim| union.join(Some(claim)));
                 late.map_or(0, Late::len)
             });
             let mut next = (count > 0).then_some(0);
@@ -155,7 +156,7 @@ impl Transaction {
                 let (keys, after) = self.with_late(core, |late| {
                     late.map_or((Vec::new(), None), |late| late.some_keys(path))
                 });
-                keys.into_iter().for_each(|(key, access)| union.add_key(key, access, count));
+                keys.into_iter().for_each(|(key, access)| union.add(key, access, count));
                 next = after;
                 self.tx.pause().await;
             }
@@ -304,58 +305,5 @@ impl Tx {
 impl Claim {
     fn is_all(&self, access: Access) -> bool {
         matches!(self, Claim::All(held) if *held >= access)
-    }
-}
-
-/// Several claims on one core, combined into one.
-#[derive(Default)]
-struct Union {
-    /// A few keys, each with the strongest access.
-    few: Vec<(u64, Access)>,
-    list: Option<KeyList>,
-    all: Option<Access>,
-    /// For a list: the strongest access to any key.
-    access: Option<Access>,
-}
-
-impl Union {
-    fn add(&mut self, claim: Option<&Claim>) {
-        match claim {
-            Some(Claim::Keys(keys)) => {
-                keys.iter().for_each(|(key, access)| self.add_key(*key, *access, keys.len()));
-            }
-            Some(Claim::List(list, access)) => {
-                self.access = self.access.max(Some(*access));
-                self.list.get_or_insert_with(|| KeyList::with_capacity(0)).join(Arc::clone(list));
-            }
-            Some(Claim::All(access)) => self.all = self.all.max(Some(*access)),
-            None => {}
-        }
-    }
-
-    /// Adds a key; there will be about `count` in all.
-    fn add_key(&mut self, key: u64, access: Access, count: usize) {
-        /// Up to this many keys are searched one by one.
-        const FEW: usize = 64;
-        self.access = self.access.max(Some(access));
-        if self.list.is_none() && (count > FEW || self.few.len() >= FEW) {
-            self.list = Some(KeyList::with_capacity(count));
-        }
-        match (&mut self.list, self.few.iter().position(|(one, _)| *one == key)) {
-            (Some(list), _) => list.push(key),
-            (None, Some(at)) => self.few[at].1 = access.max(self.few[at].1),
-            (None, None) => self.few.push((key, access)),
-        }
-    }
-
-    fn into_claim(self) -> Option<Claim> {
-        let access = self.access.max(self.all)?;
-        if self.all.is_some() {
-            return Some(Claim::All(access));
-        }
-        assert!(self.list.is_some() || !self.few.is_empty(), "{access:?} to nothing");
-        let Some(mut list) = self.list else { return Some(Claim::Keys(self.few)) };
-        self.few.iter().for_each(|(key, _)| list.push(*key));
-        Some(Claim::List(Arc::new(list), access))
     }
 }

@@ -6,11 +6,10 @@
 //! used, and the late key. The third run first locks all keys of the server.
 
 use super::super::entry::{Entry, ServerCall};
-use super::super::transaction::claims::Wanted;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_resp as resp;
 use darter_script::Reach;
-use darter_tx::{Access, Claim, CoreId, Transaction, Tx, lock_key};
+use darter_tx::{Access, Claim, ClaimSet, CoreId, Transaction, Tx, lock_key};
 
 /// The index of the last try, which locks all keys.
 pub(super) const LAST_TRY: usize = 2;
@@ -71,7 +70,7 @@ impl Locks<'_> {
         {
             return Ok(());
         }
-        let mut wanted = Wanted::new(self.tx().cores(), args.len());
+        let mut wanted = ClaimSet::new(self.tx().cores(), args.len());
         for (done, at) in entry.row.keys.positions(args).enumerate() {
             wanted.add(args.owner(at, self.tx().cores()), lock_key(db, args.hash(at)), access);
             if done % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1 {
@@ -104,7 +103,7 @@ pub(super) async fn of_named(
     access: Access,
 ) -> Claims {
     let (core, args) = (&call.core, resp::Args::owned(&call.request));
-    let mut wanted = Wanted::new(core.tx.cores(), count);
+    let mut wanted = ClaimSet::new(core.tx.cores(), count);
     for at in first..first + count {
         let key = lock_key(call.session.db, args.hash(at));
         wanted.add(args.owner(at, core.tx.cores()), key, access);

@@ -13,7 +13,7 @@ use super::super::unit::settle::Caller;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Look, Looking, Refusal, Wait, When};
 use darter_resp::{self as resp, Output, Reply};
-use darter_tx::{Access, Claim, CoreId, KeyList, lock_key};
+use darter_tx::{Access, Claim, ClaimSet, CoreId, lock_key};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -304,28 +304,15 @@ impl Core {
     async fn claims_of_call(&self, call: &WaitingCall, access: Access) -> Vec<(CoreId, Claim)> {
         let args = resp::Args::owned(&call.request);
         let all = call.wait.keys.clone().chain(call.wait.want.second());
-        let is_many = call.wait.keys.len() > ENTRIES_AT_ONCE;
-        let mut lists: Vec<Option<KeyList>> = (0..self.tx.cores()).map(|_| None).collect();
-        let mut keys: Vec<Vec<(u64, Access)>> = vec![Vec::new(); self.tx.cores()];
+        let mut wanted = ClaimSet::new(self.tx.cores(), call.wait.keys.len());
         for (done, at) in all.enumerate() {
             let name = lock_key(call.view.db, args.hash(at));
-            let core = args.owner(at, self.tx.cores());
-            if is_many {
-                let empty = || KeyList::with_capacity(call.wait.keys.len() / self.tx.cores());
-                lists[core].get_or_insert_with(empty).push(name);
-            } else if !keys[core].iter().any(|(other, _)| *other == name) {
-                keys[core].push((name, access));
-            }
+            wanted.add(args.owner(at, self.tx.cores()), name, access);
             if done % KEYS_AT_ONCE == KEYS_AT_ONCE - 1 {
                 self.tx.pause().await;
             }
         }
-        let lists = lists
-            .into_iter()
-            .enumerate()
-            .filter_map(|(core, list)| Some((core, Claim::List(Arc::new(list?), access))));
-        let keys = keys.into_iter().enumerate().filter(|(_, keys)| !keys.is_empty());
-        lists.chain(keys.map(|(core, keys)| (core, Claim::Keys(keys)))).collect()
+        wanted.into_claims()
     }
 
     // ---- on the core of the keys ----
