@@ -205,7 +205,7 @@ impl<D: Drawable> Stream for Draws<D> {
     }
 }
 
-/// An independent generator, for work that is interleaved with other work.
+/// A generator with an independent state, for work that is interleaved with other work.
 pub(crate) fn fork(prng: &mut Prng) -> Prng {
     Prng::from_seed(prng.next_u64())
 }

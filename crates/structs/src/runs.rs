@@ -102,7 +102,7 @@ impl<'a, S: Runs> Iterator for Forward<'a, S> {
         Some(item)
     }
 
-    /// Run by run: in between, nothing is asked of an item but where it ends.
+    /// Walks run by run: within a run, only the end of each item is computed.
     #[inline]
     fn fold<B, F: FnMut(B, Self::Item) -> B>(mut self, init: B, mut f: F) -> B {
         let mut result = init;
@@ -137,7 +137,7 @@ const BATCH: usize = 16;
 pub struct Backward<'a, S: Runs> {
     sequence: &'a S,
     run: Option<S::Run<'a>>,
-    /// Offsets of items of the run, in order; the first `ready` of them are still to come.
+    /// Offsets of items of the run, in order; the first `ready` of them are unread.
     offsets: [u16; BATCH],
     ready: usize,
     /// The index after the next item, and the index of the last one wanted.

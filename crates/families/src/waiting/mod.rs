@@ -18,7 +18,7 @@ use darter_resp::{self as resp, Output, Reply};
 use darter_tx::{Access, Home};
 use std::sync::Arc;
 
-/// The two forms of a command where no client may wait, by the function that reads its wait.
+/// The two forms of a command where blocking is not allowed, by the function that reads its wait.
 macro_rules! run_waiting {
     ($read:path) => {
         $crate::rows::both(
