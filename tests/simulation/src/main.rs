@@ -68,7 +68,7 @@ const WORLDS: &[World] = &[
     World { name: "tracking",            each: 2,  from: 1, range: 8, run: |seed, cores| tracking::track(seed, cores, tracking::TrackingBug::None) },
     World { name: "waiting",             each: 2,  from: 1, range: 8, run: |seed, cores| waiting::wait_for(seed, cores, "BLPOP") },
     World { name: "waiting for streams", each: 2,  from: 1, range: 8, run: |seed, cores| streams::wait_for(seed, cores, ["XREADGROUP", "XREAD"]) },
-    World { name: "snapshots",           each: 10, from: 1, range: 5, run: |seed, cores| saving::save(seed, cores, false) },
+    World { name: "snapshots",           each: 10, from: 1, range: 5, run: |seed, cores| saving::save(seed, cores, saving::SaveBug::None) },
 ];
 
 /// A seeded bug, which must be caught.

@@ -3,9 +3,11 @@
 //! While snapshots are made, some clients set groups of keys on different cores to one number, by
 //! MSET, and others write increasing numbers to one key after another, and wait for each reply. A
 //! file must hold one number for each group; and if it holds a number of the second kind, then for
-//! every other key of that client the last number written there before it, or a later one. The file
-//! has little room for chunks, so parts of the cut are read long after it was taken; and its portions
-//! are small, so that writers wait for the snapshot, or for room in the file.
+//! every other key of that client the last number written there before it, or a later one. It must
+//! equal what the records make up to the last one in the cut of each core; so a file and the later
+//! records join exactly. The file has little room for chunks, so parts of the cut are read long
+//! after it was taken; and its portions are small, so that writers wait for the snapshot, or for
+//! room in the file.
 
 use crate::CounterTest;
 use crate::value::{self, Value};
@@ -13,6 +15,7 @@ use crate::world::Sim;
 use darter_base::Prng;
 use darter_command::{Answer, Call, Command, Flags, Group, Refusal, Run as Shape, specs};
 use darter_families::TYPES;
+use darter_keyspace::{Act, Effect, Wants};
 use darter_persist::snapshot::{Chunk, Part, Portions, Snapshot, Step, Style};
 use darter_rdb::{Event, Item, Limits, Reader, Writer};
 use darter_server::engine::Table;
@@ -38,6 +41,8 @@ struct File {
     chunks: Vec<Chunk>,
     /// Cores that may still send.
     senders: usize,
+    /// By core: the number of the last record in the cut.
+    last_records: Vec<u64>,
 }
 
 /// Where the simulated server saves to.
@@ -59,6 +64,7 @@ impl Store for Memory {
         file.saves = Some(Arc::clone(saves));
         file.waiting = (0..cores).map(|_| (Vec::new(), true)).collect();
         file.senders = cores;
+        file.last_records = order.last_records;
         let outlet = |core| Box::new(Lane(self.clone(), core)) as Box<dyn Outlet>;
         Ok((0..cores).map(outlet).collect())
     }
@@ -130,6 +136,11 @@ async fn save_unlocked(call: Call) -> Result<Answer, Refusal> {
     }))
 }
 
+/// The number in a value.
+fn number(text: &[u8]) -> usize {
+    String::from_utf8_lossy(text).trim_end_matches('x').parse().expect("keys hold numbers")
+}
+
 /// The content of a file of these chunks: keys, and their numbers.
 fn numbers(chunks: &[Chunk]) -> BTreeMap<String, usize> {
     let (mut writer, mut bytes) = (Writer::new(), Vec::new());
@@ -147,9 +158,8 @@ fn numbers(chunks: &[Chunk]) -> BTreeMap<String, usize> {
         match event {
             Event::Key { key: name, .. } => key = String::from_utf8_lossy(name).into_owned(),
             Event::Item(Item::Chunk(text)) => {
-                let number = || String::from_utf8_lossy(text).trim_end_matches('x').parse();
-                let number = || number().expect("keys hold numbers");
-                numbers.entry(key.clone()).or_insert_with(number); // The first piece has it.
+                // The first piece has it.
+                numbers.entry(key.clone()).or_insert_with(|| number(text));
             }
             _ => {}
         }
@@ -167,22 +177,41 @@ struct Client {
     waits: bool,
 }
 
+/// A record: its number, and the number that it sets a key to.
+struct Set {
+    record: u64,
+    key: String,
+    number: usize,
+}
+
+/// A seeded bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SaveBug {
+    None,
+    /// The cores are cut at different instants.
+    NoLock,
+    /// The number of the last record in the cut is wrong by this.
+    LastRecord(i64),
+}
+
 struct Run {
     sim: Sim,
     prng: Prng,
     memory: Memory,
     clients: Vec<Client>,
-    is_broken: bool,
+    bug: SaveBug,
+    /// By core.
+    sets: Vec<Vec<Set>>,
     /// The saver has asked, and not been answered.
     waits: bool,
     made: usize,
 }
 
 /// Runs one seed on this many cores.
-pub(crate) fn save(seed: u64, cores: usize, is_broken: bool) -> Result<(), String> {
+pub(crate) fn save(seed: u64, cores: usize, bug: SaveBug) -> Result<(), String> {
     /// Steps after which a run counts as hung.
     const PATIENCE: usize = 400_000;
-    let mut run = Run::new(seed, cores, is_broken);
+    let mut run = Run::new(seed, cores, bug);
     for _ in 0..PATIENCE {
         run.step()?;
         if run.made >= SNAPSHOTS {
@@ -193,7 +222,7 @@ pub(crate) fn save(seed: u64, cores: usize, is_broken: bool) -> Result<(), Strin
 }
 
 impl Run {
-    fn new(seed: u64, cores: usize, is_broken: bool) -> Self {
+    fn new(seed: u64, cores: usize, bug: SaveBug) -> Self {
         let mut families = darter_families::TABLES.to_vec();
         families.push(BROKEN);
         let table = Table::new(&families, darter_server::admin::TABLES);
@@ -213,7 +242,9 @@ impl Run {
         };
         let clients = (0..2 * WRITERS).map(client).collect();
         let prng = Prng::from_seed(seed ^ 0x5a5e);
-        Self { sim, prng, memory, clients, is_broken, waits: false, made: 0 }
+        sim.cores.iter().for_each(|core| _ = core.tx.home().shard.join(Wants::CHANGES));
+        let sets = (0..cores).map(|_| Vec::new()).collect();
+        Self { sim, prng, memory, clients, bug, sets, waits: false, made: 0 }
     }
 
     fn step(&mut self) -> Result<(), String> {
@@ -223,7 +254,40 @@ impl Run {
         self.ask();
         self.drain()?;
         self.sim.step();
+        self.follow();
         self.take_answer()
+    }
+
+    /// Reads the records that were made.
+    fn follow(&mut self) {
+        for (core, sets) in self.sim.cores.iter().zip(&mut self.sets) {
+            for record in core.tx.home().shard.take_records() {
+                if let Act::Key(key, Effect::Text { value, .. }) = &record.act {
+                    let key = String::from_utf8_lossy(key).into_owned();
+                    let number = number(value.fresh().to_blob().as_slice().expect("one piece"));
+                    sets.push(Set { record: record.number, key, number });
+                }
+            }
+        }
+    }
+
+    /// Compares a file with the records of its cut.
+    fn compare(&self, file: &BTreeMap<String, usize>, ends: &[u64]) -> Result<(), String> {
+        let wrong_by = if let SaveBug::LastRecord(by) = self.bug { by } else { 0 };
+        let mut made = BTreeMap::new();
+        for (sets, end) in self.sets.iter().zip(ends) {
+            let end = end.saturating_add_signed(wrong_by);
+            made.extend(
+                sets.iter()
+                    .take_while(|set| set.record <= end)
+                    .map(|set| (set.key.clone(), set.number)),
+            );
+        }
+        if made == *file {
+            Ok(())
+        } else {
+            Err(format!("a file has {file:?}, its records {made:?}"))
+        }
     }
 
     fn write(&mut self, at: usize) -> Result<(), String> {
@@ -258,7 +322,8 @@ impl Run {
             return;
         }
         self.waits = true;
-        let line: &[u8] = if self.is_broken { b"BROKEN key\r\n" } else { b"BGSAVE\r\n" };
+        let line: &[u8] =
+            if self.bug == SaveBug::NoLock { b"BROKEN key\r\n" } else { b"BGSAVE\r\n" };
         self.sim.send(2 * WRITERS, line);
     }
 
@@ -277,10 +342,13 @@ impl Run {
         }
         let chunks = std::mem::take(&mut file.chunks);
         let saves = file.saves.take().expect("a file is under way");
+        let ends = std::mem::take(&mut file.last_records);
         drop(file);
         saves.end(Outcome::Saved { bytes: 1 });
         self.sim.wake(0);
-        self.check(&numbers(&chunks))
+        let numbers = numbers(&chunks);
+        self.compare(&numbers, &ends)?;
+        self.check(&numbers)
     }
 
     fn take_answer(&mut self) -> Result<(), String> {
@@ -290,7 +358,7 @@ impl Run {
             Value::Simple(text) if text == "Background saving started" => Ok(()),
             // The file is written, but core 0 does not know yet.
             Value::Error(text) if text.contains("already in progress") => Ok(()),
-            Value::Array(items) if self.is_broken => {
+            Value::Array(items) if self.bug == SaveBug::NoLock => {
                 let text = |item: &Value| match item {
                     Value::Bulk(text) => text.clone(),
                     other => format!("{other:?}"),
@@ -329,8 +397,13 @@ impl Memory {
 
 /// The world with its seeded bug.
 pub(crate) fn counter_tests() -> impl Iterator<Item = CounterTest> {
-    let name = "cores that are cut at different instants";
-    std::iter::once(CounterTest::new(name, 100, |seed| save(seed, 3, true)))
+    const BUGS: [(&str, SaveBug); 3] = [
+        ("cores that are cut at different instants", SaveBug::NoLock),
+        ("a cut that says it ends a record early", SaveBug::LastRecord(-1)),
+        ("a cut that says it ends a record late", SaveBug::LastRecord(1)),
+    ];
+    let test = |(name, bug)| CounterTest::new(name, 100, move |seed| save(seed, 3, bug));
+    BUGS.into_iter().map(test)
 }
 
 #[cfg(test)]
@@ -341,7 +414,7 @@ mod tests {
     fn a_snapshot_shows_one_instant() {
         for cores in [1, 2, 3, 5] {
             for seed in 0..5 {
-                assert_eq!(save(seed, cores, false), Ok(()), "seed {seed}, {cores} cores");
+                assert_eq!(save(seed, cores, SaveBug::None), Ok(()), "seed {seed}, {cores} cores");
             }
         }
     }
@@ -349,7 +422,7 @@ mod tests {
     #[test]
     fn snapshots_throttle_writers() {
         for cores in [1, 3] {
-            let mut run = Run::new(2, cores, false);
+            let mut run = Run::new(2, cores, SaveBug::None);
             while run.made < SNAPSHOTS {
                 assert_eq!(run.step(), Ok(()));
             }
@@ -369,7 +442,7 @@ mod tests {
     fn a_snapshot_aborted_while_all_cores_sleep_releases_its_file() {
         const SAVER: usize = 2 * WRITERS;
         for seed in 0..10 {
-            let mut run = Run::new(seed, 2, false);
+            let mut run = Run::new(seed, 2, SaveBug::None);
             let mut say = |line: &str, wanted: &str| {
                 run.sim.send(SAVER, line.as_bytes());
                 let told = (0..100_000).find_map(|_| {

@@ -43,9 +43,8 @@ struct Cut {
     /// For each database: its index, the number of keys, and the number of keys with a deadline.
     sizes: Vec<(u32, u64, u64)>,
     changes: u64,
-    /// The number of the last log record that is in the cut. The cut and all later records together
-    /// make up the data.
-    number: u64,
+    /// See [`SnapshotOrder::last_records`].
+    last_record: u64,
     /// True if any field or member has a deadline.
     has_deadlines: bool,
 }
@@ -171,10 +170,9 @@ async fn begin(core: &Rc<Core>, access: Access, busy_keys: BusyKeys) -> Result<R
 /// Starts to write a snapshot on all cores.
 fn write(core: &Rc<Core>, cuts: Vec<Cut>, cut_ms: u64) {
     let saves = &core.admin.shared.saves;
-    let numbers: Vec<u64> = cuts.iter().map(|cut| cut.number).collect();
-    tracing::debug!("the snapshot ends with these records of the cores: {numbers:?}");
     let settings = core.admin.settings();
     let order = order(core, &settings, &cuts, cut_ms);
+    tracing::debug!("the cut ends with these records of the cores: {:?}", order.last_records);
     saves.set_keys(order.sizes.values().map(|(keys, _)| keys).sum());
     core.admin.shared.reports.iter().for_each(|report| report.restart_saving());
     let outlets = match saves.begin_file(order) {
@@ -210,6 +208,7 @@ fn order(core: &Core, settings: &Settings, cuts: &[Cut], cut_ms: u64) -> Snapsho
         packs: settings.flag("rdbcompression"),
         sizes,
         cut_ms,
+        last_records: cuts.iter().map(|cut| cut.last_record).collect(),
         used_bytes: core.admin.shared.used_memory(),
         sums: settings.flag("rdbchecksum"),
         sync_bytes: settings.flag("rdb-save-incremental-fsync").then_some(SYNC_BYTES),
@@ -220,8 +219,8 @@ fn order(core: &Core, settings: &Settings, cuts: &[Cut], cut_ms: u64) -> Snapsho
 async fn cut(core: Rc<Core>, now: UnixMillis) -> Cut {
     // Read before the cut: only expiry can add records during the cut, and applying such a record
     // twice is harmless.
-    let number = core.tx.home().shard.records_made();
-    let mut cut = Cut { number, ..Cut::default() };
+    let last_record = core.tx.home().shard.records_made();
+    let mut cut = Cut { last_record, ..Cut::default() };
     let mut next = Some(0);
     while let Some(first) = next {
         next = cut.take_some(&core.tx.home().shard, first, now);

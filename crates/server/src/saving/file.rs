@@ -452,6 +452,7 @@ mod tests {
             packs: true,
             sizes: BTreeMap::new(),
             cut_ms: 0,
+            last_records: vec![0],
             used_bytes: 0,
             sums: false,
             sync_bytes: None,

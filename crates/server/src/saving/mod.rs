@@ -94,6 +94,9 @@ pub struct SnapshotOrder {
     pub sizes: BTreeMap<u32, (u64, u64)>,
     /// The time of the cut, in Unix milliseconds.
     pub cut_ms: u64,
+    /// By core: the number of the last log record in the cut. The cut and all later records
+    /// together make up the data.
+    pub last_records: Vec<u64>,
     /// The used memory at the time of the cut, in bytes.
     pub used_bytes: usize,
     /// True if a checksum is written.
