@@ -754,12 +754,21 @@ impl Tx {
         F: FnOnce(Tx) -> T + Send + 'static,
         T: Future<Output = R> + 'static,
     {
+        self.start_for(self.work_of(self.0.running.get()), core, start)
+    }
+
+    /// Starts a task on another core. Its changes belong to this task or transaction.
+    fn start_for<R, F, T>(&self, work: Work, core: CoreId, start: F) -> Pending
+    where
+        R: Send + 'static,
+        F: FnOnce(Tx) -> T + Send + 'static,
+        T: Future<Output = R> + 'static,
+    {
         let pending = self.open_ticket(AwaitedEvent::Work);
         let start: Start =
             Box::new(move |tx| Box::pin(async move { Box::new(start(tx).await) as Value }));
         let (from, ticket) = (self.0.core, pending.ticket);
-        let running = self.0.running.get();
-        let (work, author) = (self.work_of(running), self.author_of(running));
+        let author = self.author_of(self.0.running.get());
         self.post(core, Message::Task { from, ticket, work, author, scope: self.1.clone(), start });
         pending
     }

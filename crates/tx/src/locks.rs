@@ -242,6 +242,11 @@ impl LockTable {
         self.granted.is_empty() && self.waiting.is_empty()
     }
 
+    /// True if `tx` holds the claim that it started with.
+    pub(crate) fn has_granted(&self, tx: TxId) -> bool {
+        self.granted.contains_key(&tx)
+    }
+
     /// True if a point command on `key` must wait.
     #[must_use]
     pub fn blocks_point(&self, key: u64, write: bool) -> bool {

@@ -631,6 +631,46 @@ fn tasks_of_a_transaction_take_no_locks() {
     assert_eq!(counts(&all), [(0, 0), (0, 0)]);
 }
 
+#[test] // If a lock is refused, the work does not start.
+fn locks_of_two_cores_and_work_on_the_other_take_one_round_trip() {
+    for holder in [None, Some(0), Some(1)] {
+        let all = cores(2);
+        let claim = |core: CoreId| keys(&[(core as u64 * 10 + 1, Access::Shared)]);
+        let held = holder.map(|core| finish(&all, core, |tx| lock_of(tx, claim(core))).0);
+        let (result, tx) = (Rc::new(RefCell::new(None)), all[0].clone());
+        let into = Rc::clone(&result);
+        all[0].spawn(async move {
+            let work = async |tx: Tx| {
+                assert_eq!(tx.home().locks.counts(), (1, 0));
+                drop(tx.lock(vec![(1, keys(&[(10, Access::Exclusive)]))]).await);
+                tx.core()
+            };
+            let begun = tx.begin_with(claims_of_two(), 1, work).await;
+            let done = match begun {
+                Some((transaction, done)) => Some((transaction, done.await)),
+                None => None,
+            };
+            *into.borrow_mut() = Some(done.map(|(_, core)| core));
+        });
+        let mut mail = Vec::new();
+        for (from, to) in [(0, 1), (1, 0)] {
+            while all[from].run_one() {}
+            all[from].drain_outbox(&mut mail);
+            mail.drain(..).for_each(|(_, message)| all[to].deliver(message));
+        }
+        while all[0].run_one() {}
+        assert_eq!(*result.borrow(), Some(holder.is_none().then_some(1)), "held on {holder:?}");
+        drop(held);
+        settle(&all);
+        assert_eq!(counts(&all), [(0, 0), (0, 0)]);
+    }
+}
+
+async fn lock_of(tx: Tx, claim: Claim) -> Locked {
+    let core = tx.core();
+    tx.lock(vec![(core, claim)]).await
+}
+
 #[test]
 #[should_panic(expected = "which is not held")]
 fn a_transaction_holds_the_keys_of_all_its_commands() {

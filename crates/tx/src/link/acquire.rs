@@ -22,6 +22,8 @@ use super::tickets::{AwaitedEvent, Pending};
 use super::{Locked, Message, Tx, downcast};
 use crate::CoreId;
 use crate::locks::{Access, Claim, TxId};
+use crate::transaction::{Scope, Transaction};
+use darter_keyspace::Work;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
@@ -116,6 +118,56 @@ impl Tx {
             }
             all
         }
+    }
+
+    /// [`Tx::begin`] without waiting, for keys of `other` and of this core: `work` starts there as
+    /// soon as `other` has granted its claim. So locks and work take one message each way. `None` if
+    /// some locks are not free; then `work` does not start.
+    pub async fn begin_with<R, F, T>(
+        &self,
+        claims: Vec<(CoreId, Claim)>,
+        other: CoreId,
+        work: F,
+    ) -> Option<(Transaction, impl Future<Output = R> + use<R, F, T>)>
+    where
+        R: Send + 'static,
+        F: FnOnce(Tx) -> T + Send + 'static,
+        T: Future<Output = R> + 'static,
+    {
+        assert!(self.takes_locks(), "a transaction within a transaction");
+        let writes = claims.iter().filter(|(_, claim)| claim.is_write());
+        let mut locked = Locked::new(self, writes.map(|(core, _)| *core).collect());
+        let (id, changes) = (locked.id, locked.whole().map_or(Work::Alone, Work::Part));
+        let tx = self.within(Scope::of(claims.clone(), Some(id)));
+        let mut asked = None;
+        for (core, claim) in claims {
+            if core == other {
+                asked = Some(claim);
+                continue;
+            }
+            assert_eq!(core, self.0.core, "a third core might refuse");
+            if !self.try_here(id, &claim) {
+                return None;
+            }
+            locked.cores.push(core);
+        }
+        locked.asked.push(other);
+        let claim = asked.expect("the work has keys");
+        let granted = self.ask_core(id, other, claim, When::AtOnce);
+        // This message arrives after the claim.
+        let done = tx.start_for(changes, other, move |tx| async move {
+            let is_granted = tx.home().locks.has_granted(id);
+            if is_granted { Some(work(tx).await) } else { None }
+        });
+        let is_granted: bool = downcast(granted.await);
+        locked.asked.clear();
+        if !is_granted {
+            return None;
+        }
+        locked.note_granted(other);
+        locked.begin();
+        let done = async move { downcast::<Option<R>>(done.await).expect("its locks are held") };
+        Some((Transaction::new(tx, locked), done))
     }
 
     /// Requests a claim from a core (or from this one). `None` if the core has answered already.

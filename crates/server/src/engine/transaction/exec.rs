@@ -273,6 +273,13 @@ impl Exec {
 
     /// Runs the commands. If a watched key was touched, returns the null reply instead.
     async fn run(&self, begun: Option<Begun>) -> Replies {
+        if begun.is_none()
+            && self.watched.len() == 0
+            && self.is_of_parts()
+            && let Some(replies) = self.run_with_other().await
+        {
+            return replies;
+        }
         let begun = match begun {
             Some(begun) => Ok(begun),
             None => self.begin().await,

@@ -1,5 +1,6 @@
 //! EXEC over several cores: while the locks of all keys are held, each other core runs its commands
-//! as one task. These tasks run at the same time, and each costs one message each way.
+//! as one task. These tasks run at the same time, and each costs one message each way. With a single
+//! other core, the locks travel with the task.
 //!
 //! If the commands ran one by one, nearly every command would cost a message each way. When the
 //! keys of each command are on a single core, commands of different cores have no key in common,
@@ -10,10 +11,11 @@ use super::super::conn::ReplyMode;
 use super::super::entry::Entry;
 use super::super::state::requests::{Kept, Requests};
 use super::super::unit::settle::Caller;
+use super::claims::claims;
 use super::exec::Exec;
 use super::inner::{Called, PointCall, Seen};
 use super::replies::Replies;
-use darter_resp as resp;
+use darter_resp::{self as resp, Reply};
 use darter_tx::{CoreId, Transaction, Tx};
 
 /// The commands that one core runs.
@@ -52,9 +54,36 @@ impl Exec {
             && self.queued.placed().any(|(core, ..)| is_elsewhere(core))
     }
 
+    /// Runs the EXEC if it has commands for a single other core and all locks are free: that core
+    /// takes its locks and runs its commands after one message. `None` if nothing has run.
+    pub(super) async fn run_with_other(&self) -> Option<Replies> {
+        let (core, seen) = (&self.core, self.inner.seen());
+        let mut parts = self.parts().await;
+        let (owner, part) = parts.pop().filter(|_| parts.is_empty())?;
+        let claims = claims(core, seen.view.db, &self.queued, &self.watched).await;
+        let begun = core.tx.begin_with(claims, owner, move |tx| part.run(tx)).await;
+        let (transaction, done) = begun?;
+        let mut replies = Replies::default();
+        Reply::new(&mut replies.out, seen.resp3).array(self.queued.sizes.count);
+        self.join(&transaction, &[owner], vec![done.await], &mut replies).await;
+        Some(replies)
+    }
+
     /// Makes the other cores run their commands, and then runs those of this core. Appends all
     /// replies.
     pub(super) async fn run_parts(&self, transaction: &Transaction, replies: &mut Replies) {
+        let (owners, parts): (Vec<_>, Vec<_>) = self.parts().await.into_iter().unzip();
+        let mut parts = parts.into_iter();
+        let start = |_| {
+            let part = parts.next().expect("one for each core");
+            move |tx| part.run(tx)
+        };
+        let done = transaction.tx().drive_each(owners.iter().copied(), start).await;
+        self.join(transaction, &owners, done, replies).await;
+    }
+
+    /// The commands of each other core.
+    async fn parts(&self) -> Vec<(CoreId, Commands)> {
         let (core, seen) = (&self.core, self.inner.seen());
         if !self.queued.is_read {
             core.events_caught_up().await;
@@ -70,13 +99,17 @@ impl Exec {
             parts[at].1.add(&core.table.entries()[row], args, seen, self.inner.caller());
             core.tx.pause().await;
         }
-        let owners: Vec<CoreId> = parts.iter().map(|(owner, _)| *owner).collect();
-        let mut parts = parts.into_iter().map(|(_, part)| part);
-        let start = |_| {
-            let part = parts.next().expect("one for each core");
-            move |tx| part.run(tx)
-        };
-        let done = transaction.tx().drive_each(owners.iter().copied(), start).await;
+        parts
+    }
+
+    /// Runs the commands of this core, and appends all replies. `done` has those of `owners`.
+    async fn join(
+        &self,
+        transaction: &Transaction,
+        owners: &[CoreId],
+        done: Vec<Vec<Called>>,
+        replies: &mut Replies,
+    ) {
         let mut done: Vec<_> = done.into_iter().map(Vec::into_iter).collect();
         for (owner, row, args) in self.queued.placed() {
             let part = owners.iter().position(|of| Some(*of) == owner);
@@ -84,7 +117,7 @@ impl Exec {
                 Some(called) => self.inner.take(row, args, called, replies),
                 None => _ = self.inner.run(row, args, transaction.tx(), replies).await,
             }
-            core.tx.pause().await;
+            self.core.tx.pause().await;
         }
     }
 }
