@@ -1,7 +1,7 @@
 //! Libraries in a machine: their loading, and the calls of their functions.
 //!
-//! A machine that has not loaded a library yet runs its text before it calls the first of its
-//! functions. Variables of a library belong to this machine, then.
+//! A machine runs a library's text before it first calls one of its functions. So the library's
+//! variables belong to that machine.
 
 use crate::ends::{Copied, finish_run};
 use crate::library::{Functions, Library, Source};
@@ -23,11 +23,11 @@ const LOOKS_AT_ONCE: usize = 32;
 pub struct FunctionRun {
     /// The library.
     pub library: Arc<Library>,
-    /// Which of the library's functions.
+    /// The index of the function in the library.
     pub index: usize,
     /// The first parameter.
     pub keys: Vec<Vec<u8>>,
-    /// The second one.
+    /// The second parameter.
     pub arguments: Vec<Vec<u8>>,
     /// The protocol of the client, in which the reply is written.
     pub client: Protocol,
@@ -36,7 +36,7 @@ pub struct FunctionRun {
 /// Runs the text of a library.
 pub(crate) struct Loading {
     source: Arc<Source>,
-    /// The last of the libraries that were looked at: unknown ones are forgotten first.
+    /// The last library looked at: deleted libraries are forgotten before one is loaded.
     looked_at: Option<Box<str>>,
     has_looked: bool,
 }
@@ -46,7 +46,7 @@ impl Loading {
         Self { source, looked_at: None, has_looked: false }
     }
 
-    /// Forgets some libraries; true when all have been looked at.
+    /// Forgets a portion of the deleted libraries; true when all have been looked at.
     fn forget_some(&mut self, cx: Call<'_, '_>) -> Result<bool, Error> {
         let after = self.looked_at.take().map_or(Bound::Unbounded, Bound::Excluded);
         let some = cx.host.libraries.range::<Box<str>, _>((after, Bound::Unbounded));
@@ -116,7 +116,7 @@ pub(crate) fn end_loading(cx: Call<'_, '_>) -> Result<(), Error> {
 
 impl Program<Session> for Loading {
     fn start(&mut self, cx: Call<'_, '_>) -> Start {
-        // A library that was thrown away while it was loaded.
+        // Releases a library whose loading was abandoned.
         let prepared = end_loading(cx).and_then(|()| self.prepare(cx));
         prepared.unwrap_or_else(|_| {
             cx.host.loaded = Some(Err(NO_MEMORY.to_vec()));
@@ -138,7 +138,7 @@ const NO_MEMORY: &[u8] = b"Error registering functions: ERR not enough memory";
 pub(crate) struct Calling {
     library: Arc<Library>,
     index: usize,
-    /// Its keys and its arguments are on the stack already.
+    /// Whether its keys and arguments are already on the stack.
     are_copied: bool,
     copied: Option<Copied>,
 }

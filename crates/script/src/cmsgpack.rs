@@ -1,6 +1,6 @@
 //! The library `cmsgpack`: values as MessagePack.
 //!
-//! Both ways go without recursion, and in portions.
+//! Both directions work without recursion, and in portions.
 
 use crate::session::{Call, Session, Step};
 use crate::values::{Portion, fill, integer_at, integer_or, make_text, to_i64};
@@ -56,7 +56,7 @@ struct Packing {
 /// A table that is being written; it is on top of the stack.
 #[derive(Clone, Copy)]
 enum Packed {
-    /// Are its keys 1 to n?
+    /// Checks whether the keys are 1 to n.
     Look {
         position: Position,
         count: usize,
@@ -70,7 +70,7 @@ enum Packed {
         next: usize,
         count: usize,
     },
-    /// A pair comes next; with a key, its value is on top.
+    /// A pair is next. With `has_value`, the value of the current pair is on top.
     Map {
         position: Position,
         has_value: bool,
@@ -163,7 +163,7 @@ impl Packing {
         Ok(())
     }
 
-    /// A step of finding out whether the table is an array.
+    /// Looks at one key: a table with the keys 1 to n is an array.
     fn look(
         &mut self,
         lua: &mut Lua<'_>,
@@ -209,8 +209,8 @@ fn string_header(out: &mut Vec<u8>, length: usize) {
     }
 }
 
-/// The header of an array or a map: the form of up to 15 elements, or that of 16 bits, which the
-/// one of 32 bits follows.
+/// The header of an array or a map: `short` is the form for up to 15 elements, `long` the form of
+/// 16 bits; the form of 32 bits is `long + 1`.
 fn aggregate_header(out: &mut Vec<u8>, count: usize, short: u8, long: u8) {
     match count {
         0..=15 => out.push(short | count.to_le_bytes()[0]),
@@ -296,14 +296,14 @@ fn begin(cx: Call<'_, '_>, limit: i64, offset: i64) -> Result<Step, Error> {
 
 struct Unpacking {
     at: usize,
-    /// Values that are still wanted.
+    /// Values still to be read.
     left: usize,
     values: usize,
     is_all: bool,
     levels: Vec<Unpacked>,
 }
 
-/// A table that is being read; it is on the stack, and above it the key of its next value.
+/// A table that is being read. It is on the stack, below the key of its next value.
 enum Unpacked {
     Array { next: usize, left: usize },
     Map { has_key: bool, left: usize },
@@ -384,8 +384,8 @@ impl Unpacking {
         self.settle(lua, is_new)
     }
 
-    /// Puts the value on top where it belongs, unless it is a table that has just begun; and so
-    /// with each table that is complete by that.
+    /// Stores the value on top in its table, unless it is a table that has just begun. Does the
+    /// same with each table that this completes.
     fn settle(&mut self, lua: &mut Lua<'_>, mut is_new: bool) -> Result<(), Error> {
         loop {
             let Some(level) = self.levels.last_mut() else {

@@ -1,15 +1,15 @@
-//! Both ends of a run, of a script or of a function: its words, and its reply.
+//! The start and the end of a run of a script or function: its words, and its reply.
 
 use crate::session::Call;
 use crate::values::Portion;
 use crate::{errors, output};
 use darter_lua::{Error, Lua, Outcome, Progress};
 
-/// How many of a run's keys and arguments are in their tables.
+/// The number of keys and arguments that have been copied to their tables.
 pub(crate) struct Copied(usize);
 
 impl Copied {
-    /// Pushes the two tables, that of the keys first, unless they are there.
+    /// Pushes the two tables, keys first, unless they are already there.
     pub(crate) fn begin(cx: Call<'_, '_>, are_copied: bool) -> Result<Self, Error> {
         if !are_copied {
             cx.lua.push_table(0)?;
@@ -18,7 +18,7 @@ impl Copied {
         Ok(Self(0))
     }
 
-    /// Copies some into the two tables on top; true when that is done.
+    /// Copies a portion into the two tables on top; true when all words are copied.
     pub(crate) fn step(&mut self, cx: Call<'_, '_>) -> Result<bool, Error> {
         let mut portion = Portion::new();
         let (keys, arguments) = (&cx.host.keys, &cx.host.arguments);
@@ -54,7 +54,7 @@ pub(crate) fn push_words<'w>(
     Ok(())
 }
 
-/// A portion of the reply of the script or function `name`, which has ended.
+/// Writes a portion of the reply of the script or function `name`, which has ended.
 pub(crate) fn finish_run(cx: Call<'_, '_>, outcome: Outcome, name: &str) -> Progress {
     cx.host.is_running = false;
     cx.host.outcome = Some(outcome);

@@ -5,9 +5,9 @@ use crate::session::{Call, Session, Step};
 use crate::values::c_text;
 use darter_lua::{Cx, Error, Lua, Outcome, Type, number};
 
-/// The handler of errors, which scripts see as `__redis__err__handler`: makes any error a table
-/// with `err`, and adds `source` and `line` of the function that has raised it, or of its caller
-/// if that is a function of the host.
+/// The handler of errors, which scripts see as `__redis__err__handler`. Turns any error into a
+/// table with `err`, and adds the `source` and `line` of the function that raised it, or of its
+/// caller if that is a function of the host.
 pub(crate) fn handle(cx: Call<'_, '_>) -> Result<Step, Error> {
     let lua = &mut cx.lua;
     lua.set_top(1)?;
@@ -56,7 +56,7 @@ fn described(lua: &Lua<'_>, index: i32) -> Vec<u8> {
     }
 }
 
-/// The line of the error on top, with which the script `name` has ended, without `-` and CRLF.
+/// The line of the error on top, which ended the script `name`; without `-` and CRLF.
 pub(crate) fn line(
     cx: &mut Cx<'_, Session>,
     outcome: Outcome,
@@ -74,7 +74,7 @@ pub(crate) fn line(
     Ok(line)
 }
 
-/// The error on top with which the text of a library has ended, without a place.
+/// The error on top, which ended the text of a library; without a place.
 pub(crate) fn message(cx: &mut Cx<'_, Session>, outcome: Outcome) -> Result<Vec<u8>, Error> {
     let lua = &mut cx.lua;
     if outcome == Outcome::Broken || lua.kind(-1) != Some(Type::Table) {
@@ -100,7 +100,7 @@ fn text(lua: &mut Lua<'_>) -> Result<Vec<u8>, Error> {
     Ok(field(lua, "err")?.unwrap_or_else(|| b"ERR unknown error".to_vec()))
 }
 
-/// Whether the error on top is that of a command, which has counted it.
+/// Whether a command has already counted the error on top.
 pub(crate) fn is_counted(lua: &mut Lua<'_>) -> Result<bool, Error> {
     if lua.kind(-1) != Some(Type::Table) {
         return Ok(false);

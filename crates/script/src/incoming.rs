@@ -1,14 +1,14 @@
 //! The reply of a command on its way in: bytes, which may come in parts, and tokens.
 
-/// Bytes of a reply that have come and are not read yet, and where the reading is.
+/// The received bytes of a reply, and how far they have been read.
 #[derive(Default)]
 pub(crate) struct Incoming {
     pub(crate) bytes: Vec<u8>,
     read: usize,
     pub(crate) levels: Vec<Level>,
-    /// An error as a whole reply is raised.
+    /// Whether a reply that is an error is raised.
     pub(crate) raises: bool,
-    /// The script has asked for the reply, and waits.
+    /// Whether the embedder has been asked for the reply.
     pub(crate) is_asked: bool,
 }
 
@@ -22,13 +22,13 @@ impl Incoming {
         self.is_asked = false;
     }
 
-    /// Bytes that it keeps for the next reply.
+    /// The memory kept for the next reply, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.levels.capacity() * size_of::<Level>()
     }
 
-    /// [`Incoming::feed`] of bytes whose memory it takes, if all before them was read. Returns memory
-    /// for the next part.
+    /// As [`Incoming::feed`], but takes over the memory of `bytes` if all earlier bytes have been
+    /// read. Returns memory for the next part.
     pub(crate) fn feed_owned(&mut self, bytes: Vec<u8>) -> Vec<u8> {
         if self.read < self.bytes.len() {
             self.feed(&bytes);
@@ -43,7 +43,7 @@ impl Incoming {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next token, if all of it is there: its kind, and its line or its bytes.
+    /// The next token, once it is complete: its kind, and its line or its bytes.
     pub(crate) fn token(&mut self) -> Option<Token> {
         let rest = &self.bytes[self.read..];
         let line_end = rest.iter().position(|byte| *byte == b'\n')?.checked_sub(1)?; // After CR.
@@ -84,13 +84,13 @@ pub(crate) enum Level {
     Members {
         left: usize,
     },
-    /// Attributes, which no command asked for, before the value proper.
+    /// Attributes before a value: they are dropped.
     Attribute {
         left: usize,
     },
 }
 
-/// The number in a line; the server's own replies have no others.
+/// The count in a line. The server's own replies have no invalid ones.
 pub(crate) fn count(line: &[u8]) -> usize {
     std::str::from_utf8(line).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
 }

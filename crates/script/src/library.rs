@@ -10,10 +10,10 @@ use crate::values::c_text;
 use darter_base::lazyfree;
 use std::sync::Arc;
 
-/// The one engine there is, as Redis writes it.
+/// The only engine, as Redis spells it.
 pub const ENGINE: &str = "LUA";
 
-/// A longer first line is refused: it is taken apart at once.
+/// Longer first lines are refused, because a line is read in one step.
 const LINE_MAX: usize = 64 << 10;
 
 /// The error for an invalid name of a library or a function.
@@ -72,7 +72,7 @@ impl Source {
     }
 }
 
-/// A name, if it may be one.
+/// The name, if it is valid.
 pub(crate) fn name_of(bytes: &[u8]) -> Option<Box<str>> {
     let is_good = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     let name = std::str::from_utf8(bytes).ok().filter(|name| !name.is_empty())?;
@@ -109,7 +109,7 @@ impl Functions {
         self.blocks.last_mut().expect("it was pushed").push(function);
     }
 
-    /// How many there are.
+    /// The number of functions.
     #[must_use]
     pub fn len(&self) -> usize {
         let last = self.blocks.last().map_or(0, Vec::len);
@@ -122,13 +122,13 @@ impl Functions {
         self.blocks.is_empty()
     }
 
-    /// The one at `index`, in the order of registration.
+    /// The function at `index`, in the order of registration.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&Function> {
         self.blocks.get(index / BLOCK)?.get(index % BLOCK)
     }
 
-    /// All of them from `index` on.
+    /// All functions from `index` on.
     pub fn from(&self, index: usize) -> impl Iterator<Item = &Function> {
         let blocks = self.blocks.iter().skip(index / BLOCK);
         blocks.flatten().skip(index % BLOCK)
@@ -144,7 +144,7 @@ impl Drop for Functions {
 /// A library that was loaded.
 #[derive(Debug)]
 pub struct Library {
-    /// The text, by whose address machines know whether they have loaded it.
+    /// The text. Machines recognize a loaded library by its address.
     pub source: Arc<Source>,
     /// The functions.
     pub functions: Functions,

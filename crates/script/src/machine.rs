@@ -32,7 +32,7 @@ pub struct Script {
     pub reach: Arc<Reach>,
 }
 
-/// Scripts of one name have one text.
+/// Scripts of the same name have the same text.
 impl PartialEq for Script {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
@@ -91,7 +91,7 @@ impl Naming {
 /// A call of a script.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Which.
+    /// The script to call.
     pub script: Script,
     /// `KEYS`.
     pub keys: Vec<Vec<u8>>,
@@ -101,7 +101,7 @@ pub struct Run {
     pub client: Protocol,
 }
 
-/// Why a run has given the thread back.
+/// The reason why a run stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The slice is over.
@@ -126,9 +126,9 @@ const CHUNK: &std::ffi::CStr = c"@user_script";
 /// A script, from its text to its reply.
 struct Evaluation {
     script: Script,
-    /// Whether it is only compiled.
+    /// Whether the script is only compiled, not called.
     is_check: bool,
-    /// The keys and arguments are on the stack already.
+    /// Whether the keys and arguments are already on the stack.
     are_copied: bool,
     copied: Option<Copied>,
 }
@@ -153,7 +153,7 @@ impl Evaluation {
     /// Runs the next portion of the preparation of the call.
     fn prepare(&mut self, cx: Call<'_, '_>) -> Result<Start, Error> {
         if self.copied.is_none() {
-            // Compiled before anything of the run is pushed: its error is on top of an empty stack.
+            // Compile before anything is pushed: an error must be the only value on the stack.
             let is_known = cx.host.compiled.contains_key(&self.script.name);
             if !is_known && !self.compile(cx)? || self.is_check {
                 return Ok(Start::End);
@@ -173,7 +173,7 @@ impl Evaluation {
         Ok(Start::Call(0))
     }
 
-    /// Compiles the script and keeps it; false if its text is wrong: then the reply says so.
+    /// Compiles the script and keeps it. False if its text is invalid; then the reply is the error.
     fn compile(&mut self, cx: Call<'_, '_>) -> Result<bool, Error> {
         let text = Arc::clone(&self.script.text);
         let (_, code) = shebang::read(&text).unwrap_or((Flags::COMPATIBLE, &text[..]));
@@ -190,11 +190,11 @@ impl Evaluation {
 }
 
 impl Machine {
-    /// The most that scripts may use at once.
+    /// The largest memory limit of a machine.
     pub const LIMIT_BYTES_MAX: usize = 1 << 30;
 
-    /// Bytes that are mapped for a machine's stack, beside what Lua allocates. A script touches some
-    /// 10 KiB of them.
+    /// Bytes that are mapped for a machine's stack, besides Lua's memory. A script touches about 10
+    /// KiB of them.
     pub const STACK_BYTES: usize = darter_lua::STACK_BYTES;
 
     /// A machine whose scripts may use `limit_bytes` at once, at most [`Machine::LIMIT_BYTES_MAX`].
@@ -223,8 +223,8 @@ impl Machine {
         Ok(Self { vm, reply_max: limit_bytes, next: None })
     }
 
-    /// Copies the keys and arguments of the next run, whose `Run` has none, without interruption:
-    /// they must be few and short. False if there is no memory for them.
+    /// Copies the keys and arguments of the next run in one step, so they must be few and short;
+    /// its `Run` has none. False if memory is short.
     ///
     /// # Panics
     /// There is a run.
@@ -287,7 +287,7 @@ impl Machine {
         self.vm.host().loaded.take().expect("a library was loaded")
     }
 
-    /// Begins a call of a function. Its library is loaded before, if this machine has not loaded it
+    /// Begins a call of a function. Its library is loaded first if this machine has not loaded it
     /// yet.
     ///
     /// # Panics
@@ -311,7 +311,7 @@ impl Machine {
         }
     }
 
-    /// Whether the library of a function need not be loaded before it is called.
+    /// Whether the library of a function is already loaded here.
     ///
     /// # Panics
     /// As [`Machine::command`].
@@ -319,8 +319,8 @@ impl Machine {
         self.vm.host().has_loaded(&library.source)
     }
 
-    /// Begins the call for which a library was loaded. False if there is none, or it could not be
-    /// loaded, as its code counts on chance or needs more memory than there is here.
+    /// Begins the call that required a library. False if there is no such call, or if loading
+    /// failed here: the code depends on chance or needs more memory.
     fn begin_next(&mut self) -> bool {
         let Some(calling) = self.next.take() else { return false };
         match self.take_loaded() {
@@ -335,13 +335,12 @@ impl Machine {
         }
     }
 
-    /// Whether the arguments of the next run are on the stack. A thrown-away stack takes them with
-    /// it.
+    /// Returns and clears whether the arguments of the next run are on the stack.
     fn are_copied(&mut self) -> bool {
         std::mem::take(&mut self.vm.host().are_copied)
     }
 
-    /// Nothing of the run before is left.
+    /// Clears the state of the previous run.
     fn clear(&mut self) {
         let reply_max = self.reply_max;
         self.next = None;
@@ -356,7 +355,7 @@ impl Machine {
         session.log_bytes = 0;
     }
 
-    /// Goes on with the run.
+    /// Continues the run.
     ///
     /// # Panics
     /// There is none.
@@ -379,7 +378,7 @@ impl Machine {
         &self.vm.host().command
     }
 
-    /// The protocol in which its reply is wanted.
+    /// The protocol for the reply to the script's command.
     ///
     /// # Panics
     /// As [`Machine::command`].
@@ -387,7 +386,7 @@ impl Machine {
         self.vm.host().protocol
     }
 
-    /// A part of the reply that a script waits for.
+    /// Adds a part of the reply that the script waits for.
     ///
     /// # Panics
     /// As [`Machine::command`].
@@ -395,7 +394,7 @@ impl Machine {
         self.vm.host().incoming.feed(bytes);
     }
 
-    /// [`Machine::feed`] of bytes whose memory the machine may take. Returns memory for the next part.
+    /// As [`Machine::feed`], but may take over the bytes' memory. Returns memory for the next part.
     ///
     /// # Panics
     /// As [`Machine::command`].
@@ -419,8 +418,8 @@ impl Machine {
         self.vm.host().output.short()
     }
 
-    /// Whether an error is in the reply of a run that has ended; and those of these errors, up to
-    /// some number, that no command has counted already.
+    /// Whether the reply of a run has an error; and its errors that no command has counted, up to a
+    /// limit.
     ///
     /// # Panics
     /// As [`Machine::command`].
@@ -428,8 +427,8 @@ impl Machine {
         self.vm.host().output.take_errors()
     }
 
-    /// The end of a run. `None` if it was not called, because memory was short or its text is
-    /// invalid.
+    /// The outcome of a run. `None` if the script was not called, because memory was short or its
+    /// text is invalid.
     ///
     /// # Panics
     /// As [`Machine::command`].
@@ -448,7 +447,7 @@ impl Machine {
         std::mem::take(&mut session.log)
     }
 
-    /// Below this level nothing is logged.
+    /// Sets the lowest level that is logged.
     ///
     /// # Panics
     /// As [`Machine::command`].
@@ -464,7 +463,7 @@ impl Machine {
         self.vm.host().replication
     }
 
-    /// The generator of `math.random`, which outlives a run: one that is made again takes it back.
+    /// The generator of `math.random`. It outlives a run: the embedder may save and restore it.
     ///
     /// # Panics
     /// As [`Machine::command`].
@@ -472,14 +471,13 @@ impl Machine {
         &mut self.vm.host().random
     }
 
-    /// Throws a run away; true when that is done, else it is to be called again.
+    /// Abandons the run, a slice at a time. True when that is done.
     pub fn abandon(&mut self, preempt: &dyn Preempt) -> bool {
         self.next = None;
         self.vm.abandon(preempt)
     }
 
-    /// The error of the run of script or function `name` that is to be killed: where it is, if that
-    /// is known.
+    /// The error for killing the run of script or function `name`, with its current line if known.
     #[must_use]
     pub fn killed(&self, name: &str) -> Vec<u8> {
         let text = "ERR Script killed by user with SCRIPT KILL...";
@@ -504,7 +502,7 @@ impl Machine {
         self.vm.host().compiled.contains_key(name)
     }
 
-    /// How many scripts have been compiled here, and are kept.
+    /// The number of compiled scripts that are kept here.
     ///
     /// # Panics
     /// As [`Machine::command`].
@@ -512,8 +510,7 @@ impl Machine {
         self.vm.host().compiled.len()
     }
 
-    /// Begins to forget all scripts that have been compiled here, and all libraries, and to collect
-    /// all garbage.
+    /// Begins to forget all compiled scripts and loaded libraries, and to collect all garbage.
     ///
     /// # Panics
     /// There is a run.
@@ -531,7 +528,7 @@ impl Machine {
         self.vm.used_bytes()
     }
 
-    /// The memory as it changes, while this exists.
+    /// The counter of these bytes, which exists as long as the machine.
     #[must_use]
     pub fn account(&self) -> Weak<Cell<usize>> {
         self.vm.account()
@@ -569,7 +566,7 @@ impl Machine {
     }
 }
 
-/// Two cycles of the collector: one may have been under way.
+/// Runs two cycles of the collector, because the first one may have begun earlier.
 struct Collection {
     cycles: usize,
 }
@@ -585,7 +582,7 @@ impl Program<Session> for Collection {
     }
 }
 
-/// Forgets the compiled function, and collects it.
+/// Forgets all compiled scripts and loaded libraries, then collects the garbage.
 struct Forgetting {
     compiled: IntoValues<Arc<str>, Kept>,
     libraries: btree_map::IntoValues<Box<str>, Loaded>,

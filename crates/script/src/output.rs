@@ -1,20 +1,20 @@
-//! A script's result, as it becomes a reply.
+//! Writes a script's result as a reply.
 //!
-//! Written without recursion, in portions: headers need the number of elements first, so a table
-//! is walked twice. Metatables are not asked. Bytes are kept in pieces, so that none is copied
-//! when there are more.
+//! Written without recursion, in portions. Headers need the number of elements first, so a table is
+//! walked twice. Metatables are ignored. Bytes are kept in pieces, so that appending copies none of
+//! them.
 
 use crate::values::{Portion, c_text, one_line, to_i64, trimmed};
 use darter_base::number::{I64_TEXT_MAX, i64_text};
 use darter_lua::{Error, Lua, Position, Progress, Type, number};
 
-/// A piece of output is not made longer than this.
+/// A piece of this length is complete: the next bytes go to a new one.
 const PIECE: usize = 64 << 10;
 
-/// The field that says of an error that a command has counted it.
+/// The field of an error table that marks the error as counted by a command.
 pub(crate) const COUNTED: &str = "ignore_error_stats_update";
 
-/// Values on the stack of one call; nesting beyond is an error in Redis's words.
+/// Values on the stack of one call; deeper nesting is an error, in Redis's words.
 const STACK_MAX: usize = 8000;
 
 /// The bytes, and the tables that are being written.
@@ -22,7 +22,7 @@ const STACK_MAX: usize = 8000;
 pub(crate) struct Output {
     pieces: Vec<Vec<u8>>,
     levels: Vec<Level>,
-    /// The place in the long string that is being written.
+    /// The number of bytes already written of the long string on top.
     written: Option<usize>,
     bytes_max: usize,
     bytes: usize,
@@ -32,10 +32,10 @@ pub(crate) struct Output {
     uncounted: Vec<Vec<u8>>,
 }
 
-/// Errors of one reply that are counted.
+/// The most errors of one reply that are counted.
 const COUNTED_MAX: usize = 64;
 
-/// A table that is being written. It is on the stack, and above it what belongs to it.
+/// A table that is being written. Its own values are above it on the stack.
 #[derive(Clone, Copy)]
 enum Level {
     /// Elements are counted, up to the first nil.
@@ -52,7 +52,8 @@ enum Level {
         count: usize,
         is_map: bool,
     },
-    /// The next pair comes; above the table are its map, and a key if that is being written.
+    /// A pair is next. Above the table is its map, and with `has_key` the pair whose key was
+    /// written.
     Map {
         position: Position,
         has_key: bool,
@@ -73,7 +74,7 @@ pub enum Protocol {
     Three,
 }
 
-/// How replies are written.
+/// The protocols that decide how a reply is written.
 #[derive(Clone, Copy)]
 pub(crate) struct Protocols {
     /// The client's.
@@ -83,9 +84,9 @@ pub(crate) struct Protocols {
 }
 
 impl Output {
-    /// Begins a reply of at most `bytes_max`. The memory of a short one before it is used again.
+    /// Begins a reply of at most `bytes_max`. Reuses the memory of a short previous reply.
     pub(crate) fn begin(&mut self, bytes_max: usize) {
-        /// Bytes of a short one.
+        /// The most bytes that are reused.
         const SHORT: usize = 4096;
         let mut pieces = std::mem::take(&mut self.pieces);
         pieces.truncate(1);
@@ -100,7 +101,7 @@ impl Output {
         std::mem::take(&mut self.pieces)
     }
 
-    /// The reply, if it is one piece, and no error is in it.
+    /// The reply, if it is one piece without an error.
     pub(crate) fn short(&self) -> Option<&[u8]> {
         match &self.pieces[..] {
             [piece] if !self.has_failed && !piece.is_empty() => Some(piece),
@@ -108,7 +109,7 @@ impl Output {
         }
     }
 
-    /// Whether there was an error, and those that are not counted yet.
+    /// Whether the reply has an error, and the errors that are not counted yet.
     pub(crate) fn take_errors(&mut self) -> (bool, Vec<Vec<u8>>) {
         (std::mem::take(&mut self.has_failed), std::mem::take(&mut self.uncounted))
     }
@@ -143,7 +144,7 @@ impl Output {
         self.counted_error(text);
     }
 
-    /// The error of a command, which has counted it.
+    /// An error that a command has already counted.
     pub(crate) fn counted_error(&mut self, text: &[u8]) {
         let mut line = trimmed(c_text(text)).to_vec();
         one_line(&mut line);
@@ -160,7 +161,7 @@ impl Output {
         self.put(&[if protocols.client == Protocol::Two { b"$-1\r\n" } else { b"_\r\n" }]);
     }
 
-    /// A portion of the value on top, which it pops in the end.
+    /// Writes a portion of the value on top. The value is popped at the end.
     pub(crate) fn write(
         &mut self,
         lua: &mut Lua<'_>,
@@ -300,7 +301,7 @@ impl Output {
         Ok(false)
     }
 
-    /// Writes the error on top, of the table below it.
+    /// Writes the error text on top, which belongs to the table below it.
     fn table_error(&mut self, lua: &mut Lua<'_>) -> Result<(), Error> {
         lua.get(-2, COUNTED)?;
         let is_counted = lua.truth(-1);
@@ -394,7 +395,7 @@ impl Output {
         });
     }
 
-    /// A key, or the value of the key that was written last.
+    /// Writes a key, or the value of the key written last.
     fn pair(
         &mut self,
         lua: &mut Lua<'_>,
@@ -417,7 +418,7 @@ impl Output {
         self.value(lua, protocols)
     }
 
-    /// A member of a set: a key of its table.
+    /// Writes the next member of a set: a key of its table.
     fn member(
         &mut self,
         lua: &mut Lua<'_>,

@@ -4,7 +4,7 @@ use crate::session::{Call, Session, Step};
 use crate::values::{Portion, c_text, fill, integer_or, make_text, number_at, to_i64};
 use darter_lua::{Error, Lua, Progress, Work};
 
-/// The most bytes of a whole number.
+/// The largest size of an integer, in bytes.
 const INTEGER_MAX: usize = 32;
 /// The alignment of `!` without a number.
 const ALIGNMENT: usize = 8;
@@ -101,7 +101,7 @@ fn format_of<'a>(lua: &'a Lua<'_>) -> &'a [u8] {
     c_text(lua.bytes(1).unwrap_or_default())
 }
 
-/// The low bytes of a number, cut as C cuts it.
+/// The low bytes of a number, truncated as C does.
 fn integer_bytes(number: f64, size: usize, is_big: bool) -> Vec<u8> {
     let value = if number < 9_223_372_036_854_775_808.0 {
         to_i64(number).cast_unsigned()
@@ -117,7 +117,7 @@ fn integer_bytes(number: f64, size: usize, is_big: bool) -> Vec<u8> {
     bytes
 }
 
-/// The number that bytes say.
+/// The number in `bytes`.
 fn integer_of(bytes: &[u8], is_big: bool, is_signed: bool) -> f64 {
     let add = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
     let mut value =
@@ -212,7 +212,7 @@ impl Packing {
     }
 }
 
-/// `struct.unpack(format, data [, position])`: the values, and the position behind them.
+/// `struct.unpack(format, data [, position])`: the values, and the position after them.
 fn unpack(cx: Call<'_, '_>) -> Result<Step, Error> {
     let lua = &mut cx.lua;
     make_text(lua, 1)?;

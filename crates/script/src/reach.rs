@@ -1,8 +1,8 @@
 //! The keys that the runs of a script have touched: only those that its command named, or others too.
 //!
-//! Redis asks clients to name all keys, and nearly all do; but a script cannot be trusted with that
-//! before it has run. After [`PROVEN_RUNS`] runs within its named keys it is, until a run touches
-//! another key: from then on it never is. All cores share what one of them has seen.
+//! Redis asks clients to name all keys, and nearly all do. But a script cannot be trusted before it
+//! has run. It is trusted after [`PROVEN_RUNS`] runs within its named keys, and never again once a
+//! run touches another key. All cores share this record.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -26,7 +26,7 @@ impl Reach {
     pub fn note_within(&self) {
         let runs = self.0.load(Ordering::Relaxed);
         if runs < PROVEN_RUNS {
-            // If another core has written in between, one run fewer is counted.
+            // If another core writes in between, this run is not counted.
             let _ = self.0.compare_exchange(runs, runs + 1, Ordering::Relaxed, Ordering::Relaxed);
         }
     }

@@ -27,7 +27,7 @@ pub(crate) fn call(cx: Call<'_, '_>) -> Result<Step, Error> {
     command(cx, true)
 }
 
-/// `redis.pcall(name, …)`: returns it.
+/// `redis.pcall(name, …)`: returns the refusals of the command.
 pub(crate) fn pcall(cx: Call<'_, '_>) -> Result<Step, Error> {
     command(cx, false)
 }
@@ -48,8 +48,8 @@ fn command(cx: Call<'_, '_>, raises: bool) -> Result<Step, Error> {
     Ok(Step::Work(Box::new(Reading)))
 }
 
-/// Makes the arguments the words of a command, and pops them: a call may have as many as the stack
-/// has slots, and the reply needs some.
+/// Turns the arguments into the words of a command, and pops them: they may fill the stack, and the
+/// reply needs a few slots.
 fn read_command(cx: Call<'_, '_>) -> Result<(), &'static str> {
     let result = copy_words(cx);
     cx.lua.pop(cx.lua.top());
@@ -197,9 +197,9 @@ pub(crate) fn log(cx: Call<'_, '_>) -> Result<Step, Error> {
     Ok(Step::Return(0))
 }
 
-/// Bytes of the log that wait for the embedder at most: the rest is cut.
+/// The most bytes of log lines that are kept for the embedder; the rest is cut.
 const LOG_MAX: usize = 1 << 20;
-/// The size of a line in the log without its text.
+/// The size of a log line besides its text.
 const LOG_LINE_BYTES: usize = 64;
 
 /// `redis.setresp(version)`.
@@ -240,7 +240,7 @@ pub(crate) fn set_repl(cx: Call<'_, '_>) -> Result<Step, Error> {
     Ok(Step::Return(0))
 }
 
-/// `redis.replicate_commands()`: history.
+/// `redis.replicate_commands()`: deprecated, always true.
 pub(crate) fn replicate_commands(cx: Call<'_, '_>) -> Result<Step, Error> {
     cx.lua.push_boolean(true)?;
     Ok(Step::Return(1))

@@ -46,10 +46,10 @@ pub(crate) fn register_function(cx: Call<'_, '_>) -> Result<Step, Error> {
     Ok(Step::Return(0))
 }
 
-/// The place at which both forms leave the function.
+/// The stack index at which both forms leave the callback.
 const CALLBACK: i32 = 2;
 
-/// The form of two arguments.
+/// Reads the form with two arguments.
 fn read_pair(lua: &mut Lua<'_>) -> Result<Result<Named, &'static str>, Error> {
     let Some(name) = text_at(lua, 1) else {
         return Ok(Err("first argument to redis.register_function must be a string"));
@@ -60,7 +60,7 @@ fn read_pair(lua: &mut Lua<'_>) -> Result<Result<Named, &'static str>, Error> {
     Ok(Ok(Named { name: Some(name), has_callback: true, ..Named::default() }))
 }
 
-/// The form of one table; its callback stays on the stack.
+/// Reads the form with one table; its callback stays on the stack.
 fn read_table(lua: &mut Lua<'_>) -> Result<Result<Named, &'static str>, Error> {
     if lua.kind(1) != Some(Type::Table) {
         return Ok(Err(
@@ -132,7 +132,7 @@ impl Named {
 
 /// The flags in the table on top, up to the first nil.
 fn read_flags(lua: &mut Lua<'_>) -> Result<Option<Flags>, Error> {
-    /// More are a mistake; there are five.
+    /// The most names that are read; there are only five flags.
     const NAMES_MAX: usize = 1024;
     let mut flags = Flags::default();
     for index in 1..=NAMES_MAX {

@@ -1,8 +1,8 @@
 //! All libraries, and which function belongs to which: one immutable map, which the cores share.
 //!
-//! A change makes the next map from this one. Both share the unchanged parts: the maps are cut into
-//! shards by the names' hashes, and only a shard in which something changes is copied. Work on each
-//! function of a library is done in portions.
+//! A change makes a new registry from this one. Both share the unchanged parts: the maps are cut
+//! into shards by the names' hashes, and only shards with changes are copied. Work on each function
+//! of a library is done in portions.
 
 use crate::library::{Function, Library, Source};
 use darter_base::hash;
@@ -16,7 +16,7 @@ const SHARDS: usize = 256;
 /// Functions linked or unlinked in a portion: each may be in a shard of its own.
 const PORTION: usize = 32;
 
-/// A map that shares unchanged parts with those that were made from it.
+/// A map that shares unchanged shards with its copies.
 #[derive(Clone, Debug)]
 struct Map<V> {
     shards: Vec<Arc<BTreeMap<Box<str>, V>>>,
@@ -66,7 +66,7 @@ pub struct Registry {
     functions: Map<Place>,
     /// Functions of all libraries.
     functions_len: usize,
-    /// The memory of libraries and functions, with their names here.
+    /// The memory of libraries and functions, including their names in the maps.
     bytes: usize,
 }
 
@@ -83,7 +83,7 @@ impl Registry {
         self.libraries.get(name)
     }
 
-    /// A function by its name, in any case: its library, and which of its functions it is.
+    /// A function by its name, ignoring case: its library, and its index there.
     #[must_use]
     pub fn function(&self, name: &[u8]) -> Option<(&Arc<Library>, usize)> {
         let name = std::str::from_utf8(name).ok()?;
@@ -95,7 +95,7 @@ impl Registry {
         place.map(|place| (&place.library, place.index))
     }
 
-    /// How many libraries there are.
+    /// The number of libraries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.libraries.len
@@ -107,7 +107,7 @@ impl Registry {
         self.libraries.len == 0
     }
 
-    /// How many functions there are.
+    /// The number of functions.
     #[must_use]
     pub fn functions_len(&self) -> usize {
         self.functions_len
@@ -120,7 +120,7 @@ impl Registry {
         self.bytes
     }
 
-    /// All libraries, in an order of their own.
+    /// All libraries, in no particular order.
     pub fn libraries(&self) -> impl Iterator<Item = &Arc<Library>> {
         self.libraries.shards.iter().flat_map(|shard| shard.values())
     }
@@ -194,12 +194,12 @@ fn bytes_of_function(function: &Function) -> usize {
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        /// With fewer functions and libraries it is freed at once.
+        /// At most this many functions and libraries are freed at once.
         const FEW: usize = 256;
         if self.functions_len + self.libraries.len > FEW {
             let functions = std::mem::take(&mut self.functions.shards);
             let libraries = std::mem::take(&mut self.libraries.shards);
-            // Others share most of it, as far as it knows.
+            // Most of it is probably shared with other versions.
             lazyfree::defer_long(functions, 1, 0);
             lazyfree::defer_long(libraries, 1, 0);
         }

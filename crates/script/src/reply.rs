@@ -1,7 +1,6 @@
-//! Replies of commands, as they become values of Lua.
+//! Turns replies of commands into values of Lua.
 //!
-//! The bytes may come in parts. They are read token by token, without recursion, and a portion
-//! ends after some tokens.
+//! The bytes may come in parts. They are read token by token, without recursion, in portions.
 
 use crate::incoming::{Incoming, Level, Token, count};
 use crate::output::COUNTED;
@@ -36,7 +35,7 @@ impl Work<Session> for Reading {
     }
 }
 
-/// Pushes a token's value; false where its elements are to come.
+/// Pushes a token's value; false if its elements follow.
 fn push(cx: Call<'_, '_>, token: &Token) -> Result<bool, Error> {
     let Incoming { bytes, levels, .. } = &mut cx.host.incoming;
     let (lua, text) = (&mut cx.lua, &bytes[token.text.clone()]);
@@ -62,7 +61,7 @@ fn push(cx: Call<'_, '_>, token: &Token) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Whether a bulk string is the null one: its text is the line then, not what follows.
+/// Whether a bulk string is null: then its text is the line, not the bytes after it.
 fn is_null(bytes: &[u8], token: &Token) -> bool {
     token.text.start > 0 && bytes[token.text.start - 1] == b'$'
 }
@@ -97,7 +96,7 @@ fn open(lua: &mut Lua<'_>, levels: &mut Vec<Level>, kind: u8, left: usize) -> Re
     Ok(false)
 }
 
-/// A value is complete on top: puts it where it belongs; true when nothing is left to read.
+/// Stores the complete value on top in its aggregate; true when the reply is complete.
 fn settle(cx: Call<'_, '_>) -> Result<bool, Error> {
     let (levels, lua) = (&mut cx.host.incoming.levels, &mut cx.lua);
     loop {

@@ -58,7 +58,7 @@ pub(crate) fn furnish(cx: &mut Cx<'_, Session>) -> Result<(), Error> {
     close(lua)
 }
 
-/// As above, for a VM for functions, which has two sets of globals.
+/// As [`furnish`], for a VM for functions, which has two sets of globals.
 pub(crate) fn furnish_for_functions(cx: &mut Cx<'_, Session>) -> Result<(), Error> {
     let lua = &mut cx.lua;
     fill_globals(lua)?;

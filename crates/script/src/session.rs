@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 
 /// The argument of all functions here.
 pub(crate) type Call<'a, 'b> = &'a mut Cx<'b, Session>;
-/// How all functions here end.
+/// The way all functions here end.
 pub(crate) type Step = darter_lua::Step<Session>;
 /// A function of scripts.
 pub(crate) type LuaFunction = darter_lua::Function<Session>;
@@ -24,7 +24,7 @@ pub enum Wanted {
     /// The reply of the command in [`Session::command`].
     #[default]
     Reply,
-    /// Whether the user may run it: `:1`, `:0`, or an error if there is no such command.
+    /// Whether the user may run that command: `:1`, `:0`, or an error if it does not exist.
     Permission,
     /// More of the reply.
     More,
@@ -43,7 +43,7 @@ impl Words {
         self.spans.clear();
     }
 
-    /// Bytes that it keeps for the next words.
+    /// The memory kept for the next words, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
     }
@@ -55,7 +55,7 @@ impl Words {
         self.spans.push(Span { start, end: place(self.bytes.len()) });
     }
 
-    /// How many there are.
+    /// The number of words.
     #[must_use]
     pub fn len(&self) -> usize {
         self.spans.len()
@@ -82,10 +82,10 @@ impl Words {
 /// See the module.
 #[derive(Default)]
 pub struct Session {
-    /// The keys and the other arguments of the run, until they are Lua's.
+    /// The keys and arguments of the run, until they are copied to Lua.
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) arguments: Vec<Vec<u8>>,
-    /// The words are in their tables already, which the run finds on its stack.
+    /// Whether the words are already in their tables, on the run's stack.
     pub(crate) are_copied: bool,
     /// Whether a script is running, as opposed to being compiled.
     pub(crate) is_running: bool,
@@ -101,13 +101,13 @@ pub struct Session {
     pub(crate) incoming: Incoming,
     /// The calls of `redis.log`.
     pub(crate) log: Vec<(u8, Vec<u8>)>,
-    /// Bytes of it.
+    /// The size of the log in bytes.
     pub(crate) log_bytes: usize,
-    /// Below this level nothing is logged.
+    /// The lowest level that is logged.
     pub(crate) log_level: u8,
     pub(crate) random: Random,
     pub(crate) output: Output,
-    /// How the run has ended.
+    /// The outcome of the run.
     pub(crate) outcome: Option<Outcome>,
     /// The functions of the scripts that were called here, by their names.
     pub(crate) compiled: HashMap<Arc<str>, Kept, BuildDigits>,
@@ -166,7 +166,7 @@ impl Loaded {
     }
 }
 
-/// Hashes the names of scripts, which are digits of a hash already: the first of them.
+/// Hashes a script's name by its first digits, because the name is already a hash.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BuildDigits;
 

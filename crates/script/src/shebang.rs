@@ -7,7 +7,7 @@ use std::ops::BitOr;
 pub struct Flags(u8);
 
 impl Flags {
-    /// There is no first line: the rules before Redis 7 hold.
+    /// The script has no `#!` line: the rules before Redis 7 apply.
     pub const COMPATIBLE: Self = Self(1);
     /// The script writes nothing.
     pub const NO_WRITES: Self = Self(2);
@@ -55,7 +55,7 @@ const NAMES: &[(&str, Flags)] = &[
     ("allow-cross-slot-keys", Flags::ALLOW_CROSS_SLOT_KEYS),
 ];
 
-/// A longer first line is refused: it is read at once.
+/// Longer first lines are refused, because a line is read in one step.
 const LINE_MAX: usize = 64 << 10;
 
 /// The flags of a script, and its code: the text without the first line, but with its end, so
@@ -67,7 +67,7 @@ pub(crate) fn read(text: &[u8]) -> Result<(Flags, &[u8]), Vec<u8>> {
     if !text.starts_with(b"#!") {
         return Ok((Flags::COMPATIBLE, text));
     }
-    // To Redis the text ends with the first NUL.
+    // Redis sees the text only up to the first NUL.
     let end = text.iter().take(LINE_MAX).position(|byte| matches!(byte, b'\n' | 0));
     let end =
         end.filter(|end| text[*end] == b'\n').ok_or_else(|| b"Invalid script shebang".to_vec())?;
@@ -110,7 +110,7 @@ pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// As C has it: also what ends a quoted word, but not all of it ends any other.
+/// C's `isspace`. Any of these may follow a quoted word; fewer end an unquoted one: see `word`.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
@@ -141,7 +141,7 @@ fn word(line: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     Some((word, &line[at..]))
 }
 
-/// A byte within quotes, and how long its notation is.
+/// A byte within quotes, and the length of its notation.
 fn unescaped(text: &[u8], quote: u8) -> (u8, usize) {
     match (quote, text) {
         (b'\'', [b'\\', b'\'', ..]) => (b'\'', 2),

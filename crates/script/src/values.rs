@@ -1,4 +1,4 @@
-//! Arguments of functions, read with Lua's rules and Lua's complaints.
+//! Arguments of functions, read by Lua's rules and with Lua's error texts.
 
 use darter_lua::{Error, Function, Lua, Type, number};
 
@@ -20,12 +20,12 @@ pub(crate) fn type_error(lua: &Lua<'_>, index: i32, expected: &str) -> Error {
     Error::argument(position, format!("{expected} expected, got {}", lua.kind_name(index)))
 }
 
-/// A number, or a text that says one.
+/// A number, or a text that Lua reads as one.
 pub(crate) fn number_at(lua: &Lua<'_>, index: i32) -> Result<f64, Error> {
     lua.number(index).ok_or_else(|| type_error(lua, index, "number"))
 }
 
-/// A whole number, cut towards zero as C casts a double.
+/// A number truncated to an integer, as C casts a double.
 pub(crate) fn integer_at(lua: &Lua<'_>, index: i32) -> Result<i64, Error> {
     number_at(lua, index).map(to_i64)
 }
@@ -38,7 +38,7 @@ pub(crate) fn integer_or(lua: &Lua<'_>, index: i32, default: i64) -> Result<i64,
     }
 }
 
-/// C's cast of a double to 64 bits on x86: all that does not fit is the least number.
+/// C's cast of a double to 64 bits on x86: values out of range become `i64::MIN`.
 pub(crate) fn to_i64(value: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0; // 2^63
     if (-END..END).contains(&value) { value as i64 } else { i64::MIN }
@@ -94,7 +94,7 @@ impl Portion {
         Self(4000)
     }
 
-    /// Takes `units`; false once the portion is used up.
+    /// Spends `units`; false once the portion is used up.
     pub(crate) fn spend(&mut self, units: usize) -> bool {
         self.0 = self.0.saturating_sub(units);
         self.0 > 0

@@ -31,13 +31,13 @@ struct Decoding {
     max_depth: usize,
     takes_invalid: bool,
     at: usize,
-    /// The start of a string, and the part that has been read, while it is read.
+    /// The start of the string that is being read, and the part read so far.
     string: Option<(usize, Vec<u8>)>,
     levels: Vec<Level>,
     state: State,
 }
 
-/// An aggregate that is being read. Its table is on the stack; of an object also the key.
+/// An aggregate that is being read. Its table is on the stack, followed by the key in an object.
 enum Level {
     Array { next: usize },
     Object,
@@ -53,7 +53,7 @@ enum State {
     FirstKey,
     Key,
     Colon,
-    /// A comma, or the end of the aggregate; at the top the end.
+    /// A comma, or the end of the aggregate; at the top level, the end of the text.
     AfterValue,
 }
 
@@ -69,14 +69,14 @@ enum Token {
     Colon,
     Comma,
     End,
-    /// Why it is none, and where.
+    /// No valid token, for this reason.
     Wrong(&'static str),
     /// The value continues in the next portion.
     Unfinished,
 }
 
 impl Token {
-    /// As the library calls it in errors.
+    /// The name of the token in the library's errors.
     fn name(&self) -> &'static str {
         match self {
             Self::ObjectBegin => "T_OBJ_BEGIN",
@@ -176,7 +176,7 @@ impl Decoding {
         Token::Number(value)
     }
 
-    /// Goes on with a string, for at most some thousand bytes.
+    /// Continues a string, for at most a few thousand bytes.
     fn string_token(&mut self, text: &[u8]) -> (Token, usize) {
         const AT_ONCE: usize = 4 << 10;
         let (start, mut string) = self.string.take().unwrap_or_default();
@@ -226,7 +226,7 @@ impl Decoding {
         Ok(())
     }
 
-    /// Takes a token; true when the whole value has been read.
+    /// Handles a token; true when the whole value has been read.
     fn accept(&mut self, lua: &mut Lua<'_>, token: Token, index: usize) -> Result<bool, Error> {
         match (self.state, token) {
             (State::FirstValue, Token::ArrayEnd) | (State::FirstKey, Token::ObjectEnd) => {
@@ -276,7 +276,7 @@ impl Decoding {
         Ok(())
     }
 
-    /// A value is complete on top: puts it where it belongs.
+    /// Stores the complete value on top in its aggregate.
     fn complete(&mut self, lua: &mut Lua<'_>) -> Result<(), Error> {
         match self.levels.last_mut() {
             Some(Level::Array { next }) => {

@@ -7,7 +7,7 @@ use darter_lua::{Error, Lua, Position, Progress, Type, Work, number};
 
 /// Bytes of a string that are written at once.
 const PIECE: usize = 4 << 10;
-/// Bytes that a step writes at most: six for each byte of a piece, and some besides.
+/// The most bytes that a step writes: six for each byte of a piece, and a few more.
 const STEP_MAX: usize = 8 * PIECE;
 
 pub(super) fn encode(cx: Call<'_, '_>) -> Result<Step, Error> {
@@ -28,15 +28,15 @@ struct Encoding {
     settings: Settings,
     bytes: Vec<u8>,
     levels: Vec<Level>,
-    /// The place of the writing in the string on top, and the text after it.
+    /// The place reached in the string on top, and whether it is a key.
     text: Option<(usize, bool)>,
     has_begun: bool,
 }
 
-/// A table that is being written. It is on the stack, and above it what belongs to it.
+/// A table that is being written. Its own values are above it on the stack.
 #[derive(Clone, Copy)]
 enum Level {
-    /// Is it an array, and how long?
+    /// Checks whether the table is an array, and of which length.
     Look {
         position: Position,
         max: i32,
@@ -170,7 +170,7 @@ impl Encoding {
         }
     }
 
-    /// A step of finding out whether the table is an array.
+    /// Looks at one key, to find out whether the table is an array.
     fn look(
         &mut self,
         lua: &mut Lua<'_>,

@@ -1,7 +1,7 @@
 //! The library `cjson`.
 //!
 //! Its settings outlive a script: they are in a table that the functions of one instance share.
-//! Both ways go without recursion, and in portions.
+//! Both directions work without recursion, and in portions.
 
 mod decode;
 mod encode;
@@ -49,7 +49,7 @@ pub(crate) fn push(lua: &mut Lua<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes the arguments exactly `count`, and pushes the settings behind them.
+/// Makes the arguments exactly `count`, and pushes the settings after them.
 fn prepare(cx: Call<'_, '_>, count: usize) -> Result<(), Error> {
     if cx.lua.top() > count {
         return Err(Error::argument(count + 1, "found too many arguments"));
