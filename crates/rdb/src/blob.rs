@@ -21,9 +21,9 @@ pub enum Form {
     Intset,
     /// Entries that end in their own length.
     Listpack,
-    /// Entries that begin with the length of the one before.
+    /// Entries that begin with the length of the previous entry.
     Ziplist,
-    /// Fields and values with room between.
+    /// Fields and values with unused bytes between them.
     Zipmap,
 }
 
@@ -36,12 +36,12 @@ pub(super) enum Entry {
     Int(i64),
 }
 
-/// Why a block is wrong.
+/// The reason why a block is invalid.
 type Fault = &'static str;
 
 const CUT: Fault = "an entry reaches past the end";
 const PREVIOUS: Fault = "an entry's length of the previous one is wrong";
-/// The count in the head of a listpack or ziplist that means: too many to say.
+/// The count in the header of a listpack or ziplist with too many entries for 16 bits.
 const COUNT_UNKNOWN: u16 = u16::MAX;
 
 impl Form {
@@ -65,8 +65,8 @@ impl Form {
         }
     }
 
-    /// Checks the head of `block`. Returns where its first entry begins, and how many entries it
-    /// announces, if it does.
+    /// Checks the header of `block`. Returns the offset of the first entry, and the number of
+    /// entries if the header has it.
     pub(super) fn open(self, block: &[u8]) -> Result<(usize, Option<u64>), Fault> {
         match self {
             Self::Intset => Ok((self.first(), Some(count_of_intset(block)?))),
@@ -111,8 +111,8 @@ impl Form {
         }
     }
 
-    /// The integer at `at`, and where the next entry begins. `None` for text that is no integer, or
-    /// wrong.
+    /// The integer at `at`, and where the next entry begins. `None` for an entry that is text or
+    /// invalid.
     #[inline]
     pub(super) fn number(self, block: &[u8], at: usize) -> Option<(i64, usize)> {
         let entry = match self {
@@ -129,8 +129,8 @@ impl Form {
 }
 
 impl Form {
-    /// The text at `at`, and where the next entry begins. `None` for what is none, or wrong, and for a
-    /// form whose entries are not alike.
+    /// The text at `at`, and where the next entry begins. `None` for an entry that is an integer or
+    /// invalid, and for forms with entries of several kinds.
     #[inline]
     pub(super) fn text(self, block: &[u8], at: usize) -> Option<(&[u8], usize)> {
         let entry = match self {
@@ -181,7 +181,7 @@ fn text(block: &[u8], start: usize, len: usize) -> Result<Entry, Fault> {
 fn int(block: &[u8], at: usize, width: usize) -> Result<Entry, Fault> {
     let rest = block.get(at..).ok_or(CUT)?;
     let unused = 64 - 8 * width;
-    // At the top, so that the shift extends the sign.
+    // Shift the value to the top, so that shifting back extends the sign.
     let wide = match rest.first_chunk() {
         Some(eight) => i64::from_le_bytes(*eight) << unused,
         None => {
@@ -269,7 +269,7 @@ fn listpack_entry(block: &[u8], at: usize) -> Result<Option<(Entry, usize)>, Fau
     }
 }
 
-/// A listpack entry, if it is an integer: by two reads, as many follow each other.
+/// A listpack entry, if it is an integer. Two reads suffice, which is fast for long runs of them.
 #[inline]
 fn listpack_number(block: &[u8], at: usize) -> Option<(i64, usize)> {
     let Some(bytes) = block.get(at..).and_then(|rest| rest.first_chunk::<10>()) else {
@@ -297,7 +297,7 @@ fn listpack_number(block: &[u8], at: usize) -> Option<(i64, usize)> {
     (usize::from(bytes[len]) == len).then_some((number, at + len + 1))
 }
 
-/// A listpack entry, if it is a text: of at most 63 bytes by two reads, as many follow each other.
+/// A listpack entry, if it is a text. Two reads suffice for one of at most 63 bytes.
 #[inline]
 fn listpack_text(block: &[u8], at: usize) -> Option<(&[u8], usize)> {
     if let first @ 0x80..=0xbf = *block.get(at)? {
@@ -317,8 +317,8 @@ fn sized(block: &[u8], start: usize, len: usize) -> Result<(Entry, usize), Fault
     Ok((text(block, start, len)?, start + len))
 }
 
-/// The trailing length of a listpack entry: 7 bits a byte, most significant first; in all but the
-/// first byte a mark makes a backward reader continue.
+/// The trailing length of a listpack entry: 7 bits a byte, most significant first. All bytes but
+/// the first have a mark, at which a backward reader continues.
 pub(super) fn back_length(out: &mut [u8; 5], len: usize) -> &[u8] {
     let width = match len {
         0..=127 => 1,
@@ -334,8 +334,8 @@ pub(super) fn back_length(out: &mut [u8; 5], len: usize) -> &[u8] {
     &out[..width]
 }
 
-/// An entry of a ziplist. The next one must begin with its length, and after the last one the
-/// tail's offset must be its own.
+/// An entry of a ziplist. The next entry must begin with its length. If it is the last, the
+/// header's tail offset must point to it.
 fn ziplist_entry(block: &[u8], start: usize) -> Result<Option<(Entry, usize)>, Fault> {
     if array(block, start)? == [0xff] {
         let last = start + 1 == block.len();
@@ -367,7 +367,7 @@ fn ziplist_entry(block: &[u8], start: usize) -> Result<Option<(Entry, usize)>, F
     }
 }
 
-/// The length at `at` of the entry before it, and where that number ends.
+/// The length of the previous entry, which is stored at `at`; and where that number ends.
 fn previous_length(block: &[u8], at: usize) -> Result<(usize, usize), Fault> {
     match array(block, at)? {
         [0xfe] => Ok((u32_at(block, at + 1)? as usize, at + 5)),

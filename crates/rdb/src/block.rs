@@ -1,9 +1,9 @@
-//! A packed collection handed over as a whole, to be taken apart elsewhere.
+//! A packed collection that the reader reports whole, for its owner to unpack.
 //!
-//! Most values of a file are small collections, each one block of bytes. To find an item in it, to
-//! send it to its core and to find it again there would cost more than to insert it. So a reader
-//! with [`Reader::with_blocks`](crate::Reader::with_blocks) reports the block, and the owner of the
-//! collection walks through it.
+//! Most values of a file are small collections, each one block of bytes. Finding each item, sending
+//! it to its core and looking up its collection again would cost more than inserting it. So a
+//! reader with [`Reader::with_blocks`](crate::Reader::with_blocks) reports the block, and the owner
+//! of the collection walks through it.
 //!
 //! Not here: the bytes of a block. See `blob`.
 
@@ -12,37 +12,37 @@ use crate::error::{Error, Reason};
 use crate::items::Item;
 use darter_base::number::{I64_TEXT_MAX, i64_text};
 
-/// The largest block that is handed over.
+/// The largest block that is reported whole.
 pub(crate) const BLOCK_BYTES_MAX: usize = 32 * 1024;
 
 /// The facts about a block, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHead {
     pub(crate) form: Form,
-    /// Entries that make one item: 1 a single, 2 name and value.
+    /// Entries per item: 1 for a single, 2 for a name and value.
     pub(crate) arity: u8,
-    /// The block was compressed: faults are reported where it began, as no byte of the file is at
-    /// fault.
+    /// Whether the block was compressed. Then errors are reported at its start, because its bytes
+    /// have no place in the file.
     pub(crate) was_packed: bool,
     /// The place of the block in the file.
     pub(crate) offset: u64,
-    /// How many entries its head announces.
+    /// The number of entries that its header announces.
     pub(crate) announced: u64,
 }
 
-/// A packed collection, or a part of a list. It is untrusted: each item is checked on the way.
+/// A packed collection, or a part of a list. Untrusted: each item is checked when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block<'a> {
-    /// The facts about it.
+    /// The facts about the block.
     pub head: BlockHead,
-    /// The bytes that came with this head.
+    /// The bytes of the block.
     pub bytes: &'a [u8],
 }
 
-/// How far a block was read.
+/// A position in a block that is being read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockPlace {
-    /// The next entry, from the block's start; 0 at first.
+    /// The offset of the next entry in the block; 0 at first.
     at: usize,
     taken: u64,
 }
@@ -51,7 +51,7 @@ pub struct BlockPlace {
 pub struct IntTexts([[u8; I64_TEXT_MAX]; 2]);
 
 impl IntTexts {
-    /// Room for those of one item.
+    /// Buffers for the integers of one item.
     #[must_use]
     pub const fn new() -> Self {
         Self([[0; I64_TEXT_MAX]; 2])
@@ -76,7 +76,7 @@ impl<'a> Block<'a> {
     /// The item at `place`, which advances; `None` at the end.
     ///
     /// # Errors
-    /// The block contradicts itself.
+    /// The block is invalid.
     #[inline]
     pub fn next<'t>(
         &self,
@@ -89,22 +89,22 @@ impl<'a> Block<'a> {
         Ok(self.entries(place)?.map(|entries| self.item(entries, texts)))
     }
 
-    /// The items from `place` on that are names alone and integers, which stand for their decimal
-    /// texts: as many as there are in a row, or as there is room for. Returns how many; the place
-    /// advances. The items after them, valid or not, are left to [`Block::next`].
+    /// Reads consecutive items from `place` on that are single integers, as many as `numbers`
+    /// holds. An integer stands for its decimal text. Returns their number; `place` advances. The
+    /// next item, valid or not, is left to [`Block::next`].
     #[inline]
     pub fn next_numbers(&self, place: &mut BlockPlace, numbers: &mut [i64]) -> usize {
         self.next_in_row(place, numbers, |form, at| form.number(self.bytes, at))
     }
 
-    /// The items from `place` on that are names alone and texts, as [`Block::next_numbers`].
+    /// As [`Block::next_numbers`], for consecutive items that are single texts.
     #[inline]
     pub fn next_texts(&self, place: &mut BlockPlace, texts: &mut [&'a [u8]]) -> usize {
         self.next_in_row(place, texts, |form, at| form.text(self.bytes, at))
     }
 
-    /// The items from `place` on that are names alone and of one kind, as far as `read` finds one of it,
-    /// and where the next begins.
+    /// Reads consecutive single items with `read`, which returns an item and the offset of the
+    /// next, or `None` for an item of another kind.
     #[inline]
     fn next_in_row<T>(
         &self,
@@ -209,7 +209,7 @@ mod tests {
         (BlockHead { form, arity: 1, was_packed: false, offset: 0, announced }, bytes)
     }
 
-    /// The texts of a block, numbers and others by `most`; `None` when it is wrong.
+    /// The texts of a block, read at most `most` at a time; `None` if it is invalid.
     fn texts_of(block: &Block<'_>, most: usize) -> Option<Vec<Vec<u8>>> {
         let (mut place, mut texts, mut numbers) = (BlockPlace::default(), Vec::new(), [0; 16]);
         loop {

@@ -1,7 +1,7 @@
 //! The checksum of RDB files and `DUMP` payloads: CRC-64 with Jones's polynomial, reflected,
-//! initial value 0. Many bytes are first folded into 16 of the same checksum (`darter_base::fold`);
-//! few, and the rest, are summed by the `crc` crate's 16-byte variant: one 32 KiB table, 16 bytes a
-//! step.
+//! initial value 0. Long inputs are first folded into 16 bytes with the same checksum
+//! (`darter_base::fold`). Short inputs, and the remainder, are summed by the `crc` crate's 16-byte
+//! variant: one 32 KiB table, 16 bytes a step.
 
 use crc::{CRC_64_REDIS, Crc, Table};
 use darter_base::fold::fold;
@@ -19,7 +19,7 @@ impl Crc64 {
         Self::default()
     }
 
-    /// Adds `bytes`. Cost: O(bytes), with less a byte if they are many.
+    /// Adds `bytes`. Cost: O(bytes); less for each byte of a long input.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0 = match fold(self.0, bytes) {
             Some((folded, rest)) => by_table(by_table(0, &folded), rest),
@@ -34,7 +34,7 @@ impl Crc64 {
     }
 }
 
-/// The checksum of `bytes` from `sum` on.
+/// The checksum of `bytes`, continued from `sum`.
 fn by_table(sum: u64, bytes: &[u8]) -> u64 {
     // The algorithm reflects its input.
     let mut digest = ALGORITHM.digest_with_initial(sum.reverse_bits());

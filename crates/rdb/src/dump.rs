@@ -1,11 +1,11 @@
-//! One value as bytes: what `DUMP` replies and `RESTORE` takes.
+//! One value as bytes, as `DUMP` replies and `RESTORE` reads it.
 //!
 //! ```text
 //! | type u8 | value as in an RDB file | version u16 | CRC-64 of all before, u64 |
 //! ```
-//! Both directions work in slices: [`Dumper`] knows the length before the first byte and fills a
-//! vector piece by piece; [`Reader::of_payload`] takes a payload in chunks and computes the
-//! checksum on the way, so that a value is built aside and installed after `Eof`.
+//! Both directions work in slices. [`Dumper`] finds the length before the first byte, and fills a
+//! vector piece by piece. [`Reader::of_payload`] takes a payload in chunks and computes the
+//! checksum on the way, so a value is built first and installed after `Eof`.
 //!
 //! Not here: replies and keys.
 
@@ -14,7 +14,7 @@ use crate::{Encoder, Kind, Limits, Reader, Source, Survey, types};
 
 /// Entries that may be skipped before a [`Dumper::fill`] ends.
 const LOOKS_AT_ONCE: usize = 1_024;
-/// Skipped entries that cost as much as an item, however short.
+/// The number of skipped entries that cost as much as one short item.
 const ITEM_LOOKS: usize = 2;
 
 /// Bytes after the value: version and checksum.
@@ -39,7 +39,7 @@ enum DumpStage {
 }
 
 impl<S: Source> Dumper<S> {
-    /// A dumper of the value of type `kind` that `source` gives.
+    /// A dumper of the value of type `kind` with the items of `source`.
     #[must_use]
     pub fn new(source: S, kind: &'static Kind) -> Self {
         let stage = DumpStage::Survey(Survey::new(kind));
@@ -47,7 +47,7 @@ impl<S: Source> Dumper<S> {
         Self { source, stage, crc: Crc64::new(), version, kind, items: 0 }
     }
 
-    /// Whether the survey of a collection saw no items: all of them have expired.
+    /// Whether the survey found no items in a collection, because all have expired.
     #[must_use]
     pub fn is_hollow(&self) -> bool {
         self.items == 0 && !self.kind.is_text()
@@ -136,7 +136,7 @@ pub fn write<S: Source>(source: S, kind: &'static Kind) -> Vec<u8> {
     out
 }
 
-/// Why a payload is refused before its value is read; Redis has one text for all three.
+/// The reason why a payload is refused before its value is read; Redis has one text for all three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalid {
     /// Shorter than a trailer.
@@ -164,7 +164,7 @@ pub fn version(payload: &[u8]) -> Result<u16, Invalid> {
     }
 }
 
-/// Checks version and checksum of a payload in one go.
+/// Checks version and checksum of a whole payload.
 ///
 /// Cost: O(bytes); see [`Verifier`] for large ones.
 ///
@@ -187,7 +187,7 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// A verifier that has seen nothing.
+    /// A verifier before the first byte.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

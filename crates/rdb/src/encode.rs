@@ -5,7 +5,7 @@ use crate::blob::back_length;
 use crate::lzf::Packer;
 use darter_base::number::parse_i64;
 
-/// Longest text that Redis tries to store as an integer: "-2147483648".
+/// The longest text that Redis tries to store as an integer: "-2147483648".
 const INTEGER_TEXT_MAX: usize = 11;
 
 /// Bytes of [`length`].
@@ -29,7 +29,7 @@ pub(super) fn length(out: &mut Vec<u8>, len: u64) {
     }
 }
 
-/// Appends a length in the form of 5 bytes; the upper half of `len` is 0.
+/// Appends a length in the form of 5 bytes; `len` must fit 32 bits.
 pub(super) fn length_32(out: &mut Vec<u8>, len: u64) {
     debug_assert!(len <= u64::from(u32::MAX), "len={len}");
     out.push(0x80);
@@ -80,9 +80,9 @@ pub(super) fn text(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// Strings up to this length are not packed, as in Redis: it would save nothing.
 const PACKED_MIN: usize = 21;
-/// Longer texts are not packed either: that takes too long.
+/// Longer texts are not packed, because that would take too long.
 pub(super) const PACKED_MAX: usize = 16 * 1024;
-/// Bytes that must be saved, as in Redis.
+/// Packing must save at least this many bytes, as in Redis.
 const SAVED_MIN: usize = 4;
 
 /// Appends a string: a 32-bit integer as such, all else as bytes, packed if that makes it shorter.
@@ -107,7 +107,7 @@ pub(super) fn packed_blob(out: &mut Vec<u8>, bytes: &[u8], packer: &mut Packer) 
     out.extend_from_slice(bytes);
 }
 
-/// Head and end mark of a listpack.
+/// The size of a listpack's header and end mark.
 pub(super) const LISTPACK_FRAME_BYTES: u64 = 7;
 
 /// Bytes that [`listpack_text`] appends.
@@ -118,7 +118,7 @@ pub(super) fn listpack_text_size(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Bytes of a listpack entry of `len` bytes that are no integer.
+/// Bytes of a listpack entry that is a string of `len` bytes.
 pub(super) fn listpack_bytes_size(len: usize) -> u64 {
     let head = match len {
         0..=63 => 1,
@@ -156,7 +156,7 @@ pub(super) fn listpack_text(out: &mut Vec<u8>, bytes: &[u8]) {
     end_entry(out, start);
 }
 
-/// Appends what precedes `len` bytes in a listpack entry.
+/// Appends the header of a listpack entry that is a string of `len` bytes.
 pub(super) fn listpack_head(out: &mut Vec<u8>, len: usize) {
     let wide = u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes();
     match len {
@@ -166,7 +166,7 @@ pub(super) fn listpack_head(out: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// Appends what follows an entry of `len` bytes, head included.
+/// Appends the trailing length of an entry of `len` bytes, header included.
 pub(super) fn listpack_tail(out: &mut Vec<u8>, len: usize) {
     out.extend_from_slice(back_length(&mut [0; 5], len));
 }

@@ -7,11 +7,12 @@
 //! entry:  2, ms, seq behind the node's ID, value * n, entries before this           of the same names
 //!         0, ms, seq, k, (name, value) * k, entries before this
 //! ```
-//! A node is gathered before it is written, as its size precedes it. An entry of more than
-//! [`GATHERED_MAX`] is not: its node has no names of its own, so that its names and values are written
-//! as they come; the first pass has noted its size. Redis reads that like any other node.
+//! A node is gathered before it is written, because its size precedes it. An entry of more than
+//! [`GATHERED_MAX`] bytes is not gathered: its node has no shared names, so its names and values
+//! are written as they come, with the size from the first pass. Redis reads that like any other
+//! node.
 //!
-//! Not here: the same in the other direction. See `reader::entries`.
+//! Not here: reading. See `reader::entries`.
 
 use crate::encode::{self, LISTPACK_FRAME_BYTES};
 use crate::items::{Item, Piece};
@@ -21,14 +22,14 @@ use std::collections::VecDeque;
 
 /// Redis's default of `stream-node-max-entries`.
 const NODE_ENTRIES_MAX: u64 = 100;
-/// Redis's default of `stream-node-max-bytes`: a node that an entry would make as large takes none.
+/// Redis's default of `stream-node-max-bytes`: a node stays below this size.
 const NODE_BYTES_MAX: u64 = 4096;
-/// The names and values of an entry that are gathered.
+/// The most bytes of names and values for which an entry is gathered.
 const GATHERED_MAX: usize = 16 * 1024;
-/// Marks of an entry.
+/// The flags of an entry.
 pub(crate) const DELETED: i64 = 1;
 pub(crate) const SAME_NAMES: i64 = 2;
-/// "Unknown", where a number of entries is expected.
+/// Stands for an unknown number of entries.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
 /// The results of the first pass.
@@ -42,13 +43,13 @@ pub(crate) struct EntrySizes {
 }
 
 impl EntrySizes {
-    /// Bytes of everything.
+    /// The size of the whole value.
     pub(crate) fn total(&self) -> u64 {
         encode::length_size(self.nodes) + self.bytes
     }
 }
 
-/// The first pass: writes, and counts instead of keeping.
+/// The first pass: writes like the second, but only counts the bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Surveyor {
     sizes: EntrySizes,
@@ -68,21 +69,22 @@ impl Surveyor {
     }
 }
 
-/// The second pass; the first one, too, if it knows no sizes.
+/// The second pass, and also the first, with `writes` false.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EntryEncoder {
-    /// False in the first pass: long entries are measured, and their sizes kept in `long`.
+    /// False in the first pass: long entries are measured, and their sizes collected in `long`.
     writes: bool,
     nodes: u64,
     long: VecDeque<u64>,
-    /// Bytes of a long entry that the first pass has not written.
+    /// Bytes of a long entry that the first pass has only measured.
     unwritten: u64,
     node: Node,
     entry: Entry,
     /// Entries so far, and the ID of the first.
     count: u64,
     first: StreamId,
-    /// Pending entries of the group that are still to come, and the number of its consumers.
+    /// Pending entries of the group that are still to come. The next field is its number of
+    /// consumers.
     pending: u64,
     consumers: u64,
 }
@@ -110,11 +112,11 @@ struct Entry {
     /// The texts so far, and the end of each.
     texts: Vec<u8>,
     ends: Vec<usize>,
-    /// Too long to be gathered: they are written, or measured, as they come.
+    /// Whether the texts are too long to be gathered: they are written, or measured, as they come.
     is_long: bool,
-    /// Bytes of its listpack so far, when it is measured.
+    /// The size of its listpack so far, if it is measured.
     measured: u64,
-    /// The rest of a text that comes in parts, and the bytes of its element.
+    /// The bytes left of a text that comes in parts, and the size of its element.
     part: Option<(u64, usize)>,
 }
 
@@ -176,7 +178,7 @@ impl EntryEncoder {
         }
     }
 
-    /// After the last pending entry comes the number of consumers.
+    /// Writes the number of consumers after the last pending entry.
     fn end_pending(&mut self, out: &mut Vec<u8>) {
         if self.pending == 0 {
             encode::length(out, self.consumers);
@@ -196,7 +198,7 @@ impl EntryEncoder {
         entry.ends.clear();
     }
 
-    /// A name or a value.
+    /// Adds a name or a value.
     fn text(&mut self, text: &[u8], out: &mut Vec<u8>, packer: &mut Option<Packer>) {
         if !self.entry.is_long && self.entry.texts.len() + text.len() > GATHERED_MAX {
             self.begin_long(out, packer);
@@ -211,7 +213,7 @@ impl EntryEncoder {
         self.end_text(out, packer);
     }
 
-    /// A name or a value that comes in parts: too long for an integer.
+    /// Begins a name or a value that comes in parts; it is too long for an integer.
     fn begin_text(&mut self, len: u64, out: &mut Vec<u8>, packer: &mut Option<Packer>) {
         if !self.entry.is_long {
             self.begin_long(out, packer);
@@ -244,7 +246,7 @@ impl EntryEncoder {
         self.end_text(out, packer);
     }
 
-    /// A text of a long entry.
+    /// Writes or measures a text of a long entry.
     fn put(&mut self, text: &[u8], out: &mut Vec<u8>) {
         if self.writes {
             encode::listpack_text(out, text);
@@ -253,7 +255,7 @@ impl EntryEncoder {
         }
     }
 
-    /// After the last text the entry is complete.
+    /// Ends a text. After the last one the entry is complete.
     fn end_text(&mut self, out: &mut Vec<u8>, packer: &mut Option<Packer>) {
         if self.entry.left > 0 {
             return;
@@ -294,7 +296,7 @@ impl EntryEncoder {
         self.node.clear();
     }
 
-    /// Writes what precedes the texts of a long entry, and those that were gathered.
+    /// Writes the start of a long entry, and the texts gathered so far.
     fn begin_long(&mut self, out: &mut Vec<u8>, packer: &mut Option<Packer>) {
         self.end_node(out, packer);
         self.nodes += 1;
@@ -352,7 +354,7 @@ impl Node {
         self.body.clear();
     }
 
-    /// Adds an entry; the first one's names are the node's.
+    /// Adds an entry. The names of the first entry become the node's.
     fn add(&mut self, entry: &Entry) {
         let pairs = entry.fields / 2;
         let texts = || {
@@ -401,7 +403,7 @@ impl Node {
     }
 }
 
-/// The number of elements that a listpack announces: beyond 16 bits, that it does not know.
+/// The number of elements in a listpack's header: beyond 16 bits it is the mark for "unknown".
 fn announced(elements: u64) -> u16 {
     u16::try_from(elements).unwrap_or(u16::MAX)
 }

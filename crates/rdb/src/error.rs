@@ -1,4 +1,4 @@
-//! Why bytes are not an RDB file, and where.
+//! The errors of the reader: the reason why bytes are refused, and the place.
 
 use crate::lzf::Corrupt;
 use crate::types::{VERSION_MAX, VERSION_MIN};
@@ -7,8 +7,8 @@ use std::fmt;
 /// A refusal: the offset in the file or payload, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Bytes before the faulty place. For a truncated file: its length. Inside a packed blob that
-    /// was compressed: where the blob begins.
+    /// The place of the fault, in bytes. For a truncated file, its length. Inside a compressed
+    /// packed blob, the start of the blob.
     pub offset: u64,
     /// The fault.
     pub reason: Reason,
@@ -18,9 +18,9 @@ pub struct Error {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The bytes end before the end mark; at least this many are missing.
+    /// The bytes end before the end mark.
     Truncated {
-        /// Bytes that the element begun last still needs.
+        /// Bytes that the current element still needs, at least.
         missing: u64,
     },
     /// The magic is neither Redis's nor Valkey's.
@@ -49,7 +49,7 @@ pub enum Reason {
         /// The limit.
         limit: u64,
     },
-    /// An LZF string that announces more than its packed bytes could ever become.
+    /// An LZF string that announces more bytes than its packed bytes can produce.
     LzfAbsurd {
         /// Packed bytes.
         packed: u64,
@@ -58,11 +58,11 @@ pub enum Reason {
     },
     /// An LZF string that does not unpack.
     Lzf(Corrupt),
-    /// A packed collection whose bytes contradict themselves.
+    /// An invalid packed collection.
     Blob {
-        /// Which packed form.
+        /// The name of the packed form.
         form: &'static str,
-        /// The contradiction.
+        /// The fault in it.
         fault: &'static str,
     },
     /// A score that is no number.

@@ -8,7 +8,7 @@ use darter_base::UnixMillis;
 /// The product that wrote the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Product {
-    /// Redis, or a Valkey before 9, or another that writes Redis's format.
+    /// Redis, Valkey before version 9, or other software that writes Redis's format.
     Redis,
     /// Valkey 9 or later.
     Valkey,
@@ -19,8 +19,8 @@ pub enum Product {
 pub enum Crc {
     /// The checksum matches.
     Verified,
-    /// The checksum was not compared: the writer had disabled it, so it is zero, or the reader was
-    /// set not to.
+    /// The checksum was not compared: it is zero because the writer had disabled it, or the reader
+    /// was set not to verify.
     Off,
 }
 
@@ -46,7 +46,7 @@ pub enum Event<'a> {
     },
     /// The keys that follow belong to this database. Until the first such event it is 0.
     SelectDb(u32),
-    /// How many keys the database will have. Untrusted: allocate nothing by it.
+    /// The announced size of the database. Untrusted: allocate nothing by it.
     ResizeDb {
         /// Keys.
         keys: u64,
@@ -80,25 +80,25 @@ pub enum Event<'a> {
         kind: &'static Kind,
         /// The type number in the file.
         encoding: u8,
-        /// The deadline. A past one is for the caller to judge; one before 1970 reads as 0.
+        /// The deadline. The caller must check for past ones; a deadline before 1970 reads as 0.
         expiry_ms: Option<UnixMillis>,
         /// Seconds since it was used.
         idle_s: Option<u64>,
-        /// How often it was used, as Redis's logarithm.
+        /// How often the key was used, as Redis's logarithm.
         frequency: Option<u8>,
-        /// Bytes of a string, items otherwise, where known in advance; no more items than the file has
-        /// bytes left, where its size is known. Untrusted: allocate by it no more than for an empty
-        /// value. Redis never keeps an empty collection: 0 items mean that
-        /// the key is to be skipped.
+        /// Bytes of a string or items of a collection, where known in advance; never more items
+        /// than bytes left in a file of known size. Untrusted: allocate no more than for an empty
+        /// value. Redis never keeps an empty collection: 0 items mean that the key is to be
+        /// skipped.
         len_hint: Option<u64>,
     },
     /// The next piece of the value, whole. Chunks of a string have
-    /// [`CHUNK_BYTES`](darter_base::limits::CHUNK_BYTES), but for the last; an empty string has
-    /// none. Duplicate names are for the caller to find: the file is damaged.
+    /// [`CHUNK_BYTES`](darter_base::limits::CHUNK_BYTES), except the last; an empty string has
+    /// none. The caller must find duplicate names: they mean that the file is damaged.
     Item(Item<'a>),
-    /// The next items at once, if the reader was asked for blocks.
+    /// The next items as one block, if the reader was asked for blocks.
     Block(Block<'a>),
-    /// This many bytes of a long packed text were unpacked: its event follows once it is whole.
+    /// This many bytes of a long packed text were unpacked; the text's event follows at its end.
     Unpacked(usize),
     /// The value is complete.
     EndOfKey,

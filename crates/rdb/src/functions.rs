@@ -3,7 +3,7 @@
 //! ```text
 //! | 245 | text of a library, a string | .. | version u16 | CRC-64 of all before, u64 |
 //! ```
-//! Writing and reading work in pieces: a text may have megabytes.
+//! Writing and reading work in pieces, because a text may have megabytes.
 
 use crate::encode;
 use crate::lzf::{self, Packer};
@@ -11,8 +11,8 @@ use crate::reader::Limits;
 use crate::types;
 use crate::wire::{Cursor, Text};
 
-/// Appends the head of a library, and what of its text is short or packed; returns what of it is to
-/// follow as it is.
+/// Appends the header of a library, and its text if that is short or packed. Returns the part of
+/// the text that must follow as it is.
 pub fn begin_library<'a>(
     out: &mut Vec<u8>,
     text: &'a [u8],
@@ -30,17 +30,17 @@ pub fn begin_library<'a>(
     &[]
 }
 
-/// Why a payload is refused, though its checksum matches: Redis's texts.
+/// The reason why a payload with a valid checksum is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damaged {
     /// A record of another type.
     Kind,
-    /// A text that is cut off, or wrongly packed.
+    /// A text that is truncated or invalidly packed.
     Text,
 }
 
 impl Damaged {
-    /// Redis's words.
+    /// The reason in Redis's words.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -50,11 +50,11 @@ impl Damaged {
     }
 }
 
-/// A library of a payload, while its text is taken out.
+/// A library of a payload, while its text is unpacked.
 #[derive(Debug)]
 pub struct LibraryText<'a> {
     rest: &'a [u8],
-    /// The text is packed, and this long when it is not.
+    /// The unpacked length of a packed text; `None` for a plain one.
     unpacked: Option<usize>,
     text: Vec<u8>,
 }
@@ -88,7 +88,7 @@ impl<'a> LibraryText<'a> {
         })
     }
 
-    /// Takes out about `bytes_max` more of the text; true when all of it is there.
+    /// Unpacks about `bytes_max` more bytes of the text; true when it is complete.
     ///
     /// # Errors
     /// [`Damaged::Text`].

@@ -1,12 +1,12 @@
 //! The items of a value, whatever its type.
 //!
 //! A value iterates over its items to be written ([`Source`]), digested or counted, and is built
-//! from them when it is read. Long ones come in parts, so that no step is longer than a slice.
+//! from them when it is read. Long items come in parts, so that no step exceeds a slice.
 
 use darter_base::{StreamId, UnixMillis};
 
-/// A piece of a value. Readers return the short ones: `Chunk`, `Single`, `Pair`, `Scored`,
-/// `Piece`; and `LongValued`, `LongSingle` and `Part` if they were asked for parts.
+/// A piece of a value. Readers return the short variants `Chunk`, `Single`, `Pair`, `Scored` and
+/// `Piece`; if asked for parts, also `LongValued`, `LongSingle` and `Part`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Item<'a> {
     /// The next bytes of a string, at least one.
@@ -27,14 +27,14 @@ pub enum Item<'a> {
         /// The deadline, below 2^48 - 1.
         deadline_ms: Option<UnixMillis>,
     },
-    /// A name and its score, which is a number.
+    /// A name and its score, which is never NaN.
     Scored {
         /// The name.
         name: &'a [u8],
         /// The score.
         score: f64,
     },
-    /// A pair whose value is too long to be packed, and follows in [`Item::Part`]s.
+    /// A pair whose value is too long to be packed; it follows in [`Item::Part`]s.
     LongValued {
         /// The name.
         name: &'a [u8],
@@ -43,7 +43,7 @@ pub enum Item<'a> {
         /// The deadline, below 2^48 - 1.
         deadline_ms: Option<UnixMillis>,
     },
-    /// A pair whose name is too long to be packed, and follows in [`Item::Part`]s; then comes its
+    /// A pair whose name is too long to be packed; it follows in [`Item::Part`]s, then its
     /// [`Item::Value`] or [`Item::LongValue`].
     LongNamed {
         /// Bytes of its name.
@@ -51,66 +51,68 @@ pub enum Item<'a> {
         /// The deadline, below 2^48 - 1.
         deadline_ms: Option<UnixMillis>,
     },
-    /// The value of such a pair.
+    /// The value of a [`Item::LongNamed`] pair.
     Value(&'a [u8]),
-    /// The length, when it is long too, and follows in [`Item::Part`]s.
+    /// The length of the value, if that is long too; it follows in [`Item::Part`]s.
     LongValue(u64),
-    /// A single too long to be packed or an integer, which follows in [`Item::Part`]s.
+    /// A single that is too long to be packed or an integer; it follows in [`Item::Part`]s.
     LongSingle {
-        /// The bytes.
+        /// The length in bytes.
         len: u64,
         /// The deadline, below 2^48 - 1.
         deadline_ms: Option<UnixMillis>,
     },
-    /// The next bytes of something long.
+    /// The next bytes of a long name, value or single.
     Part(&'a [u8]),
     /// A piece of a stream.
     Piece(Piece<'a>),
 }
 
 /// The pieces of a stream besides the texts of its entries. They come in this order: entries, each
-/// with its texts; the state; groups, each with its pending entries, then its consumers, each with
-/// the IDs of those that are pending with it.
-///
-/// A reader reports the names that entries have in common once, before them, and long texts in parts of
-/// its own.
+/// with its texts; the state; groups. A group has its pending entries, then its consumers, each
+/// with the IDs of its own pending entries. A reader reports the names that entries share once,
+/// before these entries, and long texts in [`Piece::Part`]s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum Piece<'a> {
-    /// An entry. As many names and values follow it in turn: [`Item::Single`] or [`Item::LongSingle`].
+    /// An entry. `fields` texts follow, names and values in turn: [`Item::Single`] or
+    /// [`Item::LongSingle`].
     Entry { id: StreamId, fields: u64 },
-    /// From readers: names that follow, for entries to come.
+    /// From readers: the shared names of later entries follow.
     Names { names: u64 },
-    /// From readers: an entry with the names before it. One value for each follows.
+    /// From readers: an entry with the shared names. One value for each name follows.
     Same { id: StreamId },
     /// From readers: a text of `len` bytes follows, in [`Piece::Part`]s, instead of an
     /// [`Item::Single`].
     Long { len: u64 },
     /// From readers: the next bytes of such a text.
     Part(&'a [u8]),
-    /// From readers: nothing. A deleted entry was passed over, or a part of one.
+    /// From readers: no item, because a deleted entry or a part of one was skipped.
     Gone,
     /// The counters of a stream, and the number of groups that follow.
     State { last: StreamId, max_deleted: StreamId, added: u64, groups: u64 },
-    /// A consumer group, and how many pending entries and consumers follow; a reader does not know the
-    /// number of consumers, and says 0. It has read as many entries, if that is known.
+    /// A consumer group, and the number of its pending entries and consumers, which follow. A
+    /// reader does not know `consumers` yet, and says 0. `read` is the group's read count, if
+    /// known.
     Group { name: &'a [u8], last: StreamId, read: Option<u64>, pending: u64, consumers: u64 },
-    /// An entry that was delivered, and not acknowledged: when last, and how often.
+    /// An entry that was delivered but not acknowledged: the time of the last delivery, and their
+    /// number.
     Pending { id: StreamId, delivered_ms: u64, times: u64 },
-    /// A consumer, and how many IDs follow. It was active at no time if it never got anything.
+    /// A consumer, and the number of IDs that follow. `active_ms` is `None` if it never received an
+    /// entry.
     Consumer { name: &'a [u8], seen_ms: u64, active_ms: Option<u64>, pending: u64 },
-    /// A pending entry that was delivered to the consumer.
+    /// The ID of an entry that is pending for the consumer.
     Owned(StreamId),
 }
 
 impl<'a> Item<'a> {
-    /// True when it continues the item before it.
+    /// True if the piece continues the previous item.
     #[must_use]
     pub fn is_continued(&self) -> bool {
         matches!(self, Item::Part(_) | Item::Value(_) | Item::LongValue(_))
     }
 
-    /// Bytes of its texts.
+    /// The total length of its texts.
     #[inline]
     #[must_use]
     pub fn text_bytes(&self) -> usize {
@@ -131,7 +133,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The name; empty where it has none, or one that follows.
+    /// The name; empty if the item has none, or if the name follows in parts.
     #[inline]
     #[must_use]
     pub fn name(&self) -> &'a [u8] {
@@ -161,18 +163,18 @@ impl<'a> Item<'a> {
 
 /// Iterates over the items of a value, twice with the same result: a cut.
 pub trait Source {
-    /// How many items there are, where that is known at once and none of them has a deadline.
+    /// The number of items, if it is known at once and no item has a deadline.
     fn plain_count(&self) -> Option<u64> {
         None
     }
 
-    /// Instead of two passes there is one: it releases the items it has returned, and may have
-    /// another order. Before the first item.
+    /// Prepares for one pass instead of two, before the first item. The pass releases the items
+    /// that it has returned, and may return them in another order.
     fn read_once(&mut self) {
         self.rewind();
     }
 
-    /// KiB that writers have copied of it and only the reader holds; 0 if unknown.
+    /// KiB that writers have copied of the value and only the reader holds; 0 if unknown.
     fn held_kib(&self) -> u32 {
         0
     }
@@ -193,7 +195,8 @@ pub trait Source {
     /// The next item, or `None` after the last.
     fn next(&mut self) -> Option<Item<'_>>;
 
-    /// Restarts at the first item. Once: the second pass releases the items it has returned.
+    /// Restarts at the first item, at most once. The second pass releases the items that it has
+    /// returned.
     fn rewind(&mut self);
 }
 

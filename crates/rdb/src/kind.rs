@@ -112,7 +112,7 @@ impl Kind {
         self.encodings[0].number
     }
 
-    /// True if some file could have a number with a meaning in both kinds.
+    /// True if some file could contain the same type number with either meaning.
     #[must_use]
     pub const fn is_like(&self, other: &Self) -> bool {
         let mut at = 0;
