@@ -389,7 +389,7 @@ fn update(
 fn start(options: &Options, subject: &Subject, kind: Kind, len: u64) -> Outcome<Filled> {
     let server = Server::start(subject, &options.processors, None, START_LIMIT)?;
     let mut connection = server.connect(options.limit)?;
-    // Memory that the first long requests take does not count as data.
+    // Grow the request buffers first, so that their memory does not count as data.
     let mut request = Vec::new();
     (0..BATCH * 4).for_each(|_| client::command(&mut request, &["ECHO", &"x".repeat(500)]));
     connection.send(&request)?;

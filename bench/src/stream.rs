@@ -15,9 +15,9 @@ use crate::prng::Prng;
 use crate::process;
 use crate::summary::{Sample, nanos};
 
-/// The most overdue requests that are sent together.
+/// The largest number of overdue requests that are sent together.
 const BATCH_MAX: u64 = 64;
-/// Says "no end yet" in [`Plan::end_ns`].
+/// Stands for "no end yet" in [`Plan::end_ns`].
 const ENDLESS: u64 = u64::MAX;
 
 /// Appends one request; the number is its place in the stream.

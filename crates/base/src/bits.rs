@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_other_byte_is_found() {
+    fn the_first_different_byte_is_found() {
         for len in [0, 1, 63, 64, 65, 200] {
             for byte in [0, 0xff] {
                 let mut bytes = vec![byte; len];

@@ -17,7 +17,7 @@
 
 /// Bytes folded in one step.
 const STEP: usize = 64;
-/// Shorter inputs are left to the table.
+/// Shorter inputs are not folded.
 const MIN: usize = 4 * STEP;
 
 /// The polynomial of RDB files (Jones's), the bit of the highest power lowest.

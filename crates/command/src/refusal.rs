@@ -28,7 +28,7 @@ pub enum Refusal {
     InvalidExpire(Cow<'static, str>),
     /// Any other refusal: the whole line, its code first. Bytes, because it may quote the request.
     Line(Cow<'static, [u8]>),
-    /// An error line that has already been counted in the statistics: the end of a script.
+    /// The error line of a script, already counted in the statistics.
     Counted(Vec<u8>),
 }
 

@@ -41,7 +41,7 @@ pub enum Step<H> {
 
 /// The rest of a function that takes longer than a portion, or waits.
 pub trait Work<H> {
-    /// Runs a portion of some microseconds. The stack is as the previous portion left it.
+    /// Runs a portion of a few microseconds. The stack is as the previous portion left it.
     ///
     /// # Errors
     /// The error that the function raises.

@@ -401,7 +401,7 @@ fn a_payload_in_chunks_is_restored() {
 }
 
 #[test]
-fn deadlines_of_fields_and_members_survive() {
+fn restored_fields_and_members_keep_their_deadlines() {
     let mut engine = Engine::new();
     for count in [3_u64, 200, 2_000] {
         let deadline = |at: u64| match at % 4 {

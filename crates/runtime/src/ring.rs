@@ -99,19 +99,19 @@ impl<T> Drop for Shared<T> {
     }
 }
 
-/// The side that fills.
+/// The producer's side of a ring.
 pub struct Producer<T> {
     shared: Arc<Shared<T>>,
     tail: usize,
-    /// The consumer's position as last seen: the real one is there or further on.
+    /// The consumer's position as last read; the real one may be further on.
     head_seen: usize,
 }
 
-/// The side that empties.
+/// The consumer's side of a ring.
 pub struct Consumer<T> {
     shared: Arc<Shared<T>>,
     head: usize,
-    /// The producer's position as last seen: the real one is there or further on.
+    /// The producer's position as last read; the real one may be further on.
     tail_seen: usize,
 }
 
@@ -127,7 +127,7 @@ pub fn ring<T: Send>(capacity: usize) -> (Producer<T>, Consumer<T>) {
 }
 
 impl<T: Send> Producer<T> {
-    /// Puts one item in, or hands it back when the ring is full.
+    /// Appends one item, or returns it if the ring is full.
     pub fn push(&mut self, item: T) -> Result<(), T> {
         if !self.has_room() {
             return Err(item);
@@ -178,8 +178,8 @@ impl<T: Send> Consumer<T> {
         Some(unsafe { self.shared.look_at(self.head) })
     }
 
-    /// Takes all that is there now, at most the ring's capacity, and frees it as one. Returns how
-    /// many. If `each` panics, its item counts as taken.
+    /// Takes all items that are there now, at most the ring's capacity, and frees their slots at
+    /// once. Returns their number. If `each` panics, its item counts as taken.
     pub fn pop_all(&mut self, mut each: impl FnMut(T)) -> usize {
         /// Frees the taken slots, on return and on panic alike.
         struct Release<'a, T: Send>(&'a mut Consumer<T>);
@@ -201,13 +201,13 @@ impl<T: Send> Consumer<T> {
         count
     }
 
-    /// True when nothing waits: looks at the producer's real position.
+    /// True if no item waits: reads the producer's real position.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.head == self.shared.tail.0.load(Ordering::Acquire)
     }
 
-    /// Items waiting: exact when 0, else at least as seen last.
+    /// The number of waiting items: a lower bound, but exact if 0.
     fn waiting(&mut self) -> usize {
         if self.tail_seen == self.head {
             // Acquire: the items before the position.

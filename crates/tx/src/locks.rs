@@ -229,7 +229,7 @@ pub struct LockTable {
     late: IdentityMap<Late>,
     /// Among them, the transactions with very many keys.
     many: Vec<TxId>,
-    /// Transactions for which no claim may wait, and the error line.
+    /// Transactions for which no claim may wait, with the error line for such claims.
     busy: Vec<(TxId, &'static str)>,
     watches: Vec<Watch>,
 }

@@ -242,7 +242,7 @@ async fn read_on_each(tx: Tx, cores: Vec<CoreId>) -> Vec<(CoreId, usize)> {
 }
 
 #[test] // Locks come with the values, and no task waits for their release.
-fn a_read_over_cores_costs_few_messages() {
+fn a_read_across_cores_costs_few_messages() {
     let cases: [(&[CoreId], usize); 5] =
         [(&[1], 0), (&[0], 3), (&[2, 1], 3), (&[1, 0], 3), (&[2, 0, 1], 6)];
     for (asked, messages) in cases {
@@ -367,7 +367,7 @@ fn waiting_tasks_are_notified() {
 }
 
 #[test] // A local or a remote one.
-fn narrowing_keeps_one_key_among_locks_on_three_cores() {
+fn keep_only_releases_all_locks_but_those_of_one_key() {
     for kept in 0..3 {
         let all = cores(3);
         let claims: Vec<(CoreId, Claim)> = (0..3)

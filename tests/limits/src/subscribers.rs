@@ -30,7 +30,7 @@ fn client(server: &Server) -> Result<Client, String> {
     server.client().map_err(text)
 }
 
-/// Checks that as much memory is used as before, give or take 3 MB. The memory is freed in
+/// Checks that at most 3 MB more memory is used than before. Polls, because memory is freed in
 /// portions.
 fn memory_is_back(client: &mut Client, before: u64) -> Result<(), String> {
     let begun = Instant::now();

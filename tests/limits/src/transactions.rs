@@ -1,5 +1,5 @@
 //! MULTI, EXEC and WATCH under load: very many and very long queued commands, readers of EXEC's
-//! reply that are slow or half gone, and very many watched keys. Their memory is bounded and freed,
+//! reply that are slow or half-closed, and very many watched keys. Their memory is bounded and freed,
 //! and no other client waits for them.
 
 use crate::subscribers::number_of;

@@ -267,7 +267,7 @@ impl Db {
         reply
     }
 
-    /// Without a count one element, otherwise `count` of them.
+    /// Pops one element without a count, otherwise up to `count`.
     fn pop(&mut self, side: Side, key: &str, count: Option<usize>) -> Value {
         let elements = match self.get_mut(key) {
             None => return Value::Null,

@@ -69,7 +69,7 @@ pub(crate) enum Op {
     Config(String, String),
     /// HGETALL by a command with a seeded bug: see `broken`.
     Broken(String),
-    /// INCR of two keys, as one, by another.
+    /// INCR of two keys as one transaction, by a broken command: see `broken`.
     BrokenExec(String, String),
     /// Several commands as one.
     Transaction(Box<Transaction>),
@@ -89,7 +89,7 @@ impl Side {
         if prng.chance(50) { Self::Left } else { Self::Right }
     }
 
-    /// As commands name it.
+    /// The name in commands.
     fn word(self) -> &'static str {
         match self {
             Self::Left => "LEFT",
@@ -306,7 +306,7 @@ impl Op {
         ) && !self.is_pause()
     }
 
-    /// The keys that it names; `None` when it concerns all keys.
+    /// The keys named by the command; `None` if it concerns all keys.
     pub(crate) fn keys(&self) -> Option<Vec<&String>> {
         Some(match self {
             Self::Keys | Self::Dbsize | Self::Flushdb | Self::Flushall | Self::Swapdb(..) => {
@@ -489,12 +489,12 @@ impl Op {
         bytes
     }
 
-    /// The replies that it has.
+    /// The number of its replies.
     pub(crate) fn replies(&self) -> usize {
         if let Self::Transaction(it) = self { it.requests().len() } else { 1 }
     }
 
-    /// The reply, of the replies that it has.
+    /// Joins the replies into one.
     pub(crate) fn join(&self, mut replies: Vec<Value>) -> Result<Value, String> {
         match self {
             Self::Transaction(it) => it.join(replies),

@@ -41,7 +41,7 @@ const BROKEN: &[Command] = &[
     waits("sleeping", |args| wait(args, Box::new(Sleeping))),
 ];
 
-/// Bugs that the checks must find: a name, and the verb that has it.
+/// Bugs that the checks must find: a name, and the command with the bug.
 const BUGS: &[(&str, Verb)] = &[
     ("an element that is taken and not given", "LOSING"),
     ("an element that is given and not taken", "DOUBLING"),
@@ -379,7 +379,8 @@ impl Run {
         if *times > 1 { Err(format!("{word} was received twice")) } else { Ok(()) }
     }
 
-    /// All have been pushed: who waits must not wait beside an element; and none is missing.
+    /// Ends the run after the last push: no client may wait while its key has an element, and no
+    /// element may be missing.
     fn close(mut self) -> Result<(), String> {
         for _ in 0..PATIENCE {
             self.sim.step();

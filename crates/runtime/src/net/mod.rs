@@ -177,7 +177,7 @@ impl Net {
 
     /// Whether the next poll will hand something over. This call sends nothing: flush before it.
     ///
-    /// Cost: some reads of shared memory on io_uring, a system call on epoll. Errors: those of
+    /// Cost: a few reads of shared memory on io_uring, a system call on epoll. Errors: those of
     /// [`Net::poll`].
     pub fn has_news(&mut self) -> io::Result<bool> {
         backend!(self, backend => backend.has_news())
@@ -247,11 +247,11 @@ impl Net {
         backend!(self, backend => backend.adopt(parcel))
     }
 
-    /// Gives away a connection that is in use, and has nothing to send. Receiving stops; when the
-    /// kernel holds nothing of it for us, [`Event::Released`] hands out its socket, after all that
-    /// was received. An end during the release is not reported, as the next owner of the socket
-    /// meets it again; a connection that breaks is closed as any other. Nothing happens if it is
-    /// gone or going.
+    /// Gives away a connection that is in use and has nothing to send. Receiving stops. When the
+    /// kernel holds nothing of it, [`Event::Released`] returns its socket, after all received
+    /// bytes. An end of input during the release is not reported, because the next owner of the
+    /// socket sees it again. A connection that breaks is closed like any other. Nothing happens if
+    /// it is gone or closing.
     ///
     /// Panics with a send in flight, or after [`Net::shutdown_send`].
     pub fn release(&mut self, conn: Token) {

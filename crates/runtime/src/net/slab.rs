@@ -3,8 +3,8 @@
 //! Places are reused, last freed first, so that the table stays dense and in cache; each use has a
 //! generation, and a token of an older one finds nothing.
 //!
-//! An owner of data at a connection's place must have learned of its end before another connection
-//! gets that place: so the value can go before the place is free.
+//! A place can stay reserved after its value was taken out, until owners of other data at that
+//! place have been notified.
 
 use super::event::Token;
 
@@ -17,7 +17,7 @@ struct Place<T> {
 pub(super) struct Slab<T> {
     places: Vec<Place<T>>,
     free: Vec<u32>,
-    /// Places whose value has gone, and that are not free yet.
+    /// Places whose value was taken out, but which are not free yet.
     left: usize,
 }
 
@@ -47,7 +47,7 @@ impl<T> Slab<T> {
         if place.generation == token.generation { place.value.as_mut() } else { None }
     }
 
-    /// Takes a value out; its place is free.
+    /// Takes a value out, and frees its place.
     pub(super) fn remove(&mut self, token: Token) -> Option<T> {
         let value = self.leave(token)?;
         self.vacate(token);
@@ -67,7 +67,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// The place of a value that has left is free.
+    /// Frees the place of a value that was taken out.
     pub(super) fn vacate(&mut self, token: Token) {
         debug_assert!(self.places[token.index as usize].value.is_none(), "{token:?} has not left");
         self.left =

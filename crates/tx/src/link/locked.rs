@@ -27,8 +27,8 @@ pub struct Locked {
     is_open: bool,
     /// The locks belong to a transaction, which releases them.
     is_of_transaction: bool,
-    /// Set for locks that serve blocked calls: their release causes no further serving. Holds the
-    /// ticket of the grant until it is granted.
+    /// Set for locks that serve blocked calls: their release causes no further serving. Until the
+    /// locks are granted, it holds the ticket.
     serves: Option<Option<Pending>>,
 }
 

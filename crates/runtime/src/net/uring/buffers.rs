@@ -80,7 +80,7 @@ impl Buffers {
         unsafe { std::slice::from_raw_parts(start.as_ptr(), len) }
     }
 
-    /// Puts buffer `id` back into the ring. [`Buffers::announce`] tells the kernel.
+    /// Puts buffer `id` back into the ring. [`Buffers::announce`] shows it to the kernel.
     pub(super) fn put_back(&mut self, id: u16) {
         assert!(id < COUNT, "id={id}");
         // SAFETY: `id < COUNT`, so that the offset stays within the allocation.

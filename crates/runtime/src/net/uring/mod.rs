@@ -82,8 +82,8 @@ pub struct Uring {
 }
 
 impl Uring {
-    /// Sets up a ring and its buffers: this is also the probe. The ring belongs to the calling
-    /// thread.
+    /// Sets up a ring and its buffers; if that fails, io_uring cannot be used. The ring belongs to
+    /// the calling thread.
     pub(super) fn open(waker: Waker) -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_cqsize(COMPLETIONS)

@@ -69,7 +69,7 @@ impl Uring {
     }
 
     /// Whether there is no reason to enter the kernel. With deferred task work, arrivals are seen
-    /// only by entering, and a flag tells that there are some.
+    /// only by entering; a flag is set if there are any.
     fn nothing_to_enter(&mut self) -> bool {
         let submissions = self.ring.submission();
         submissions.is_empty() && !submissions.taskrun() && !submissions.cq_overflow()
