@@ -1,7 +1,7 @@
 //! The workloads of `throughput`: one row each.
 //!
-//! A row names what the request answers with, what must be there before it, and how both clients
-//! send it. The runner (`throughput`) knows nothing else, so a new workload is a new row.
+//! A row has the expected reply, the data that must exist before, and the request of both clients.
+//! The runner (`throughput`) reads only rows, so a new workload is a new row.
 
 use crate::client::{self, Connection, Reply};
 use crate::fault::Outcome;

@@ -113,7 +113,7 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// Nothing dies before this.
+    /// The earliest moment at which a key must be looked at.
     pub(crate) fn next(&self) -> Option<u64> {
         self.pairs.first().map(|&(at, _)| at)
     }
@@ -124,7 +124,7 @@ impl Clocks {
         self.pairs.last().is_some_and(|&(at, _)| at > 0)
     }
 
-    /// The key to look at then.
+    /// The key to look at first.
     pub(crate) fn next_name(&self) -> Option<&Name> {
         self.pairs.first().map(|(_, name)| name)
     }

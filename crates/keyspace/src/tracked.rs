@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test] // Random reads and touches, compared with a plain map: each read is reported once.
-    fn reads_are_reported_once() {
+    fn a_read_key_is_reported_once_when_touched() {
         const KEYS: [&[u8]; 5] = [b"a", b"b", b"c", b"", b"a long name, longer than what is kept"];
         for seed in 0..200 {
             let mut prng = Prng::from_seed(seed);

@@ -130,7 +130,7 @@ impl<'a> Lua<'a> {
         self.core.limit_bytes().saturating_sub(self.core.used_bytes())
     }
 
-    /// Drops all values above the first `count`, or fills up with nil.
+    /// Drops all values above the first `count`, or pushes nils up to that number.
     ///
     /// # Errors
     /// As [`Lua::reserve`].
@@ -333,7 +333,7 @@ impl<'a> Lua<'a> {
         self.core.copy(buffer, bytes);
     }
 
-    /// Pushes a value once more.
+    /// Pushes a copy of a value.
     ///
     /// # Errors
     /// No slot is left.
@@ -375,8 +375,8 @@ impl<'a> Lua<'a> {
         Ok(())
     }
 
-    /// Pushes an empty table with room for this many elements. More than are certain to come make
-    /// the order of `pairs` another one.
+    /// Pushes an empty table with room for this many elements. Room for more than follow changes
+    /// the order of `pairs`.
     ///
     /// # Errors
     /// No slot is left, or no memory.

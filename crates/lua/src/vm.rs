@@ -172,8 +172,8 @@ impl<H: 'static> Vm<H> {
         result
     }
 
-    /// [`Vm::with`], after which the values stay that `body` has pushed: the run that begins next finds
-    /// them on its stack.
+    /// As [`Vm::with`], but the values that `body` pushes stay: the next run finds them on its
+    /// stack.
     ///
     /// # Panics
     /// There is a run.
@@ -219,7 +219,7 @@ impl<H: 'static> Vm<H> {
         self.at = At::Suspended(Place::Rest);
     }
 
-    /// Goes on with the run until it ends, waits, or `preempt` says that the slice is over.
+    /// Continues the run until it ends, waits, or `preempt` ends the slice.
     ///
     /// # Panics
     /// There is no run; or a function of the host panics.
@@ -270,7 +270,7 @@ impl<H: 'static> Vm<H> {
         unsafe { ffi::lua_gcrestore(shared.state) };
     }
 
-    /// Throws a run away, wherever it is; true when that is done.
+    /// Abandons a run, wherever it is; true when that is done.
     ///
     /// Within a change of the state (a rehash) or a function of the host it first runs to the next
     /// safe point. If that takes longer than a slice it returns false: call it again.
@@ -306,7 +306,7 @@ impl<H: 'static> Vm<H> {
         self.end();
     }
 
-    /// The line at which the suspended run is, if it is known.
+    /// The current line of the suspended run, if known.
     #[must_use]
     pub fn location(&self) -> Option<Location> {
         let state = self.shared().core.running();

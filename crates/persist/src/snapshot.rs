@@ -4,15 +4,15 @@
 //! Part (cut of a database) -> Snapshot::step, 20 us each -> Chunk -> .. -> the file
 //!                              survey, then encode, each value
 //! ```
-//! A [`Chunk`] holds keys of one database, whole ones unless it is *open*: then the next chunk of
-//! the same core continues its last value, and nothing of others may come between. So the chunks of
-//! several cores make one file, in any order that keeps this.
+//! A [`Chunk`] holds whole keys of one database, unless it is *open*: then the next chunk of the
+//! same core continues its last value, and no other core's chunk may come between. Otherwise the
+//! chunks of several cores make one file in any order.
 //!
-//! The cut is taken apart while it is read, so the part that has been read costs writers no copies;
-//! and the segments that they have copied are read first, so that little is held twice. A value is
-//! surveyed before it is written, because its encoding precedes it; both from one cut. One with so
-//! many items that their number decides is read once, and after its key's segment has been
-//! released, which holds it, too.
+//! The cut is freed while it is read, so writers copy nothing of the part already read. Segments
+//! that writers have copied are read first, so that little is held twice. A value is surveyed
+//! before it is written, because its encoding precedes it; both passes read one cut. If the number
+//! of items alone decides the encoding, the value is read once, after the segment of its key, which
+//! also holds it, has been released.
 //!
 //! - `held`: memory that writers have left to the snapshot.
 //!
@@ -132,7 +132,7 @@ pub struct Snapshot {
     has_begun: bool,
 }
 
-/// The deadline of a key, and for how many seconds it has been idle.
+/// The deadline of a key, and its idle time in seconds.
 type Facts = (Option<UnixMillis>, Option<u64>);
 
 /// A value that is being written.
@@ -147,7 +147,7 @@ struct Value {
 
 enum SnapshotStage {
     Survey(Survey),
-    /// This many bytes of the key have been written.
+    /// The key is being written; the number is that of its bytes written so far.
     Key(Plan, usize),
     Items(Encoder),
 }
@@ -257,7 +257,7 @@ impl Snapshot {
         keys.saturating_add(value).saturating_add(kept)
     }
 
-    /// Whether only `large` still holds its first value.
+    /// Whether the segment of the first value in `large` has been released.
     fn has_released_large(&self) -> bool {
         let reader = self.reader.as_ref();
         let is_released =

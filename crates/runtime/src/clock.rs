@@ -52,9 +52,9 @@ fn nanos(time: Timespec) -> u64 {
 /// CPU time by mode, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
-    /// In our own code.
+    /// CPU time in the process's own code.
     pub user_us: u64,
-    /// In the kernel, on our behalf.
+    /// CPU time in the kernel, for the process.
     pub system_us: u64,
 }
 

@@ -104,7 +104,7 @@ mod tests {
     use darter_base::preempt::Countdown;
 
     #[test] // Whatever the estimate of their number.
-    fn keys_are_found_once_in_even_parts() {
+    fn inserted_keys_are_stored_once_in_even_parts() {
         for guess in [0, 1, 100_000, 10_000_000] {
             let mut set = KeySet::with_capacity(guess);
             for key in 0..100_000_u64 {

@@ -69,7 +69,7 @@ struct Link {
     preempt: Rc<dyn Preempt>,
     tasks: RefCell<Tasks>,
     running: Cell<TaskId>,
-    /// The transaction of each task; its changes belong to it.
+    /// The transaction of each task, to which the task's changes belong.
     works: RefCell<IdentityMap<Work>>,
     /// The authors of tasks that have one.
     authors: RefCell<IdentityMap<u64>>,

@@ -13,7 +13,7 @@
 use crate::ops::Op;
 use darter_base::Prng;
 
-/// Which faults a run has.
+/// The faults of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     /// Clients half-close or reset.
@@ -77,7 +77,7 @@ pub(crate) fn hoard() -> Vec<u8> {
 /// milliseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pause {
-    /// The step at which its reply came: it certainly holds since then.
+    /// The step of its reply: the pause certainly holds since then.
     known: Option<u64>,
     /// The pause holds back reads as well, CLIENT UNPAUSE included.
     reads: bool,

@@ -1,8 +1,8 @@
-//! Checks that messages reach those who subscribe, once and in order.
+//! Checks that messages reach all subscribers, once and in order.
 //!
-//! Publishers pipeline numbered messages to a few channels, each after writing its number to a key
-//! of theirs. Listeners subscribe to channels, patterns and shard channels, and give them up again;
-//! in some runs their connections are reset. These properties must hold:
+//! Publishers pipeline numbered messages to a few channels; each first writes the number to its own
+//! key. Listeners subscribe to channels, patterns and shard channels, and unsubscribe again; in
+//! some runs their connections are reset. These properties must hold:
 //!
 //! - A message comes between the confirmations of subscribing and of giving up, never outside.
 //! - As many receive it as PUBLISH has replied; fewer only where connections were reset.
@@ -19,7 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Messages of each publisher.
 const MESSAGES: usize = 60;
-/// The most in one pipeline, and the number in flight beyond which a publisher waits.
+/// The most messages in one pipeline. The next constant is the number in flight beyond which a
+/// publisher waits.
 const PIPELINE: u64 = 6;
 const AHEAD: usize = 12;
 
@@ -39,7 +40,7 @@ type Id = (usize, usize);
 struct Publisher {
     /// The channels of its messages: a name, with `S` before that of a shard channel.
     sent: Vec<String>,
-    /// How many receive each, as was replied.
+    /// The number of receivers of each message, by PUBLISH's reply.
     counts: Vec<i64>,
     replies: usize,
 }

@@ -76,7 +76,8 @@ struct Run<'a> {
     sim: Sim,
     prng: Prng,
     clients: Vec<Client>,
-    /// How many commands a client may have in flight, and whether it sends them all at once.
+    /// The number of commands that a client may have in flight, and whether it sends them all at
+    /// once.
     depth: usize,
     at_once: bool,
     pause: Pause,

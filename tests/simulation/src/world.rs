@@ -39,7 +39,7 @@ pub(crate) struct SimClock {
 
 /// Nearly the greatest number of databases that Redis allows.
 pub(crate) const DATABASES: usize = 2_000_000_000;
-/// Those in use: two neighbours, the first distant one, and the last.
+/// The databases in use: two neighbours, the first distant one, and the last.
 pub(crate) const DATABASES_USED: [usize; 4] = [0, 1, 64, DATABASES - 1];
 
 /// Where the simulation's time begins, in Unix milliseconds.
@@ -126,11 +126,11 @@ struct Wire {
 /// Where a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// It belongs to its core.
+    /// The connection belongs to its core.
     Core,
-    /// It still belongs to its core, which is about to give it away.
+    /// The connection still belongs to its core, which is about to give it away.
     Leaving,
-    /// It is on the way to another core.
+    /// The connection is on the way to another core.
     Between,
 }
 
@@ -139,9 +139,9 @@ enum Place {
 enum Phase {
     /// Both sides may send.
     Open,
-    /// The client has half-closed it; its core learns that after the last byte.
+    /// The client has half-closed it; its core is notified after the last byte.
     HalfClosing,
-    /// The core knows that.
+    /// The core was notified of the half-close.
     HalfClosed,
     /// The client has reset it, or its core closes it; the core must still be notified.
     Closing,
@@ -160,7 +160,7 @@ pub(crate) enum Flaw {
     ForgetsDeadlines,
     /// A half-closed connection is closed at once.
     ClosesHalfClosed,
-    /// The last core never learns of a pause.
+    /// The last core is not notified of pauses.
     MissesPauses,
     /// Messages are taken before their flush is published.
     TakesUnpublished,
@@ -245,7 +245,7 @@ pub(crate) struct Sim {
     published: Vec<u64>,
     /// Messages that a flaw holds back, by target core: the sender and the message.
     late: Vec<Vec<(usize, Letter)>>,
-    /// Connections that leave each core with its next flush, and for where.
+    /// Connections that leave each core with its next flush, with their target cores.
     departing: Vec<Vec<(usize, Letter)>>,
     wires: Vec<Wire>,
     sleep: Vec<Sleep>,

@@ -8,10 +8,10 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-/// How long a reply may take before the step fails.
+/// The longest wait for a reply; then the step fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Which protocol a connection speaks.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// The protocol that connections start in.

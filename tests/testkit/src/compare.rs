@@ -24,7 +24,7 @@ pub enum Match {
     ErrorCode,
     /// These elements of each row (an array of arrays), sorted inside.
     Fields(Vec<usize>),
-    /// Both texts contain this; they may differ elsewhere.
+    /// A text that both replies contain; they may differ elsewhere.
     Has(Vec<u8>),
 }
 

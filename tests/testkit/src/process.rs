@@ -33,7 +33,7 @@ impl Process {
         self.scheduled(1)
     }
 
-    /// Time that its threads have run, or been runnable, so far: the rest they slept.
+    /// Time that its threads have been running or runnable so far; otherwise they slept.
     #[must_use]
     pub fn active_time(self) -> Duration {
         self.scheduled(2)
@@ -60,7 +60,7 @@ impl Process {
         fs::read_dir(format!("/proc/{}/fd", self.0)).map_or(0, Iterator::count)
     }
 
-    /// How many files it may open; 0 when the process is gone.
+    /// The number of files that the process may open; 0 when it is gone.
     #[must_use]
     pub fn files_allowed(self) -> u64 {
         let text = fs::read_to_string(format!("/proc/{}/limits", self.0)).unwrap_or_default();
