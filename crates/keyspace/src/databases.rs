@@ -339,7 +339,7 @@ impl Databases {
             }
         }
         self.settle();
-        // The sums now cover only far databases, except for the bytes of empty tables, and for
+        // The sums now have the far databases, the bytes of the empty near tables, and
         // counters.
         let near_bytes = self.near.iter().map(|slot| slot.sums.memory_bytes).sum::<usize>();
         let sums = Sums { memory_bytes: self.sums.memory_bytes - near_bytes, ..self.sums };

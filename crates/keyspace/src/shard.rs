@@ -167,7 +167,7 @@ impl Shard {
 
     /// Swaps two databases: SWAPDB. Cost: O(1).
     pub fn swap(&mut self, one: usize, other: usize) {
-        // Reported before the change is recorded.
+        // The bounds are checked before anything is recorded.
         [one, other].into_iter().for_each(|index| self.check(index));
         if one == other {
             return;

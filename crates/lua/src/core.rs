@@ -321,11 +321,11 @@ pub(crate) unsafe extern "C-unwind" fn realloc(
         (true, 0) => ptr::null_mut(),
         (true, _) => core.allocate(new),
         (false, 0) => {
-            // SAFETY: Lua keeps the sizes of its blocks.
+            // SAFETY: Lua passes the size with which it allocated the block.
             unsafe { core.free(block, old) };
             ptr::null_mut()
         }
-        // SAFETY: Lua keeps the sizes of its blocks; `new` is not 0.
+        // SAFETY: Lua passes the size with which it allocated the block; `new` is not 0.
         (false, _) => unsafe { core.resize(block, old, new) },
     };
     result.cast()

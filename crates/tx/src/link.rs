@@ -135,7 +135,8 @@ impl Tx {
         self
     }
 
-    /// The owner of this end, if it is a `T`; for a task that was started from another core.
+    /// The owner of this end, if it is a `T`. A task that another core started finds the core's own
+    /// state by it.
     #[must_use]
     pub fn host<T: 'static>(&self) -> Option<Rc<T>> {
         self.0.host.get()?.upgrade()?.downcast().ok()

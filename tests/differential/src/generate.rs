@@ -541,8 +541,8 @@ fn sorting(words: &mut Words<'_>) -> Command {
     }
 }
 
-/// Integers with few or many digits. Around powers of two and ten, the order as doubles and texts
-/// differs from the order of values. Occasionally with something else among them.
+/// Adds integers around powers of two and ten, where sorting them as doubles or as text differs from
+/// sorting them as numbers. Some other values are mixed in.
 fn integers(words: &mut Words<'_>, key: Vec<u8>) -> Command {
     const CENTERS: &[i64] = &[0, 1 << 53, 10_i64.pow(16), 10_i64.pow(17), 10_i64.pow(18), i64::MAX];
     let center = CENTERS[words.index(CENTERS.len())];
