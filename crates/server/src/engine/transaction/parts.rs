@@ -58,8 +58,8 @@ impl Exec {
     /// takes its locks and runs its commands after one message. `None` if nothing has run.
     pub(super) async fn run_with_other(&self) -> Option<Replies> {
         let (core, seen) = (&self.core, self.inner.seen());
-        let mut parts = self.parts().await;
-        let (owner, part) = parts.pop().filter(|_| parts.is_empty())?;
+        let owner = self.only_other()?;
+        let (_, part) = self.parts().await.pop()?;
         let claims = claims(core, seen.view.db, &self.queued, &self.watched).await;
         let begun = core.tx.begin_with(claims, owner, move |tx| part.run(tx)).await;
         let (transaction, done) = begun?;
@@ -67,6 +67,14 @@ impl Exec {
         Reply::new(&mut replies.out, seen.resp3).array(self.queued.sizes.count);
         self.join(&transaction, &[owner], vec![done.await], &mut replies).await;
         Some(replies)
+    }
+
+    /// The other core that has keys, if there is only one.
+    fn only_other(&self) -> Option<CoreId> {
+        let is_other = |core: &CoreId| *core != self.core.id();
+        let mut others = self.queued.placed().filter_map(|(core, ..)| core).filter(is_other);
+        let first = others.next()?;
+        others.all(|core| core == first).then_some(first)
     }
 
     /// Makes the other cores run their commands, and then runs those of this core. Appends all
