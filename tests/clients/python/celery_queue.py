@@ -1,7 +1,6 @@
 """Celery with the server as its broker and its store of results: a worker of several processes,
 retries, chains, groups and chords, priorities, remote control."""
 
-import json
 import os
 import sys
 import time
@@ -19,16 +18,22 @@ JOBS = 200
 WORKER = ("celery", "--app", "celery_tasks", "worker", "--loglevel", "INFO", "--concurrency")
 
 
+def all_is_acknowledged(broker):
+    """A result may come before the worker has acknowledged its message."""
+    until("all is acknowledged", lambda: not broker.exists("unacked"))
+
+
 def get(result):
     return result.get(timeout=PATIENCE_S)
 
 
-def priorities(store):
+def priorities(broker, store):
     """What waits is taken by its priority, 0 first."""
     for priority in (9, 3, 0, 6):
         note.apply_async(("order", str(priority)), priority=priority)
     with worker(*WORKER, "1"):
         until("all four have run", lambda: store.llen("order") == 4)
+        all_is_acknowledged(broker)
     assert store.lrange("order", 0, -1) == [b"0", b"3", b"6", b"9"]
 
 
@@ -65,23 +70,12 @@ def canvases(_):
     assert broken.state == "FAILURE" and "part" in str(broken.result), broken.result
 
 
-# Tasks that were ended as they ran: Celery does not always acknowledge those that it ends as they
-# begin, of redis-server neither.
-REVOKED = set()
-
-
-def unacknowledged(broker):
-    messages = broker.hvals("unacked")
-    return {json.loads(message)[0]["headers"]["id"] for message in messages}
-
-
 def control(_):
-    (reply,) = app.control.ping(limit=1, timeout=10)
+    (reply,) = until("it answers", lambda: app.control.ping(limit=1, timeout=1))
     assert list(reply.values()) == [{"ok": "pong"}], reply
     (tasks,) = app.control.inspect(limit=1, timeout=10).registered().values()
     assert "celery_tasks.nap" in tasks, tasks
     long = nap.delay(60)
-    REVOKED.add(long.id)
     until("it has begun", lambda: long.state == "STARTED")
     long.revoke(terminate=True)
     until("it is revoked", lambda: long.state == "REVOKED")
@@ -91,18 +85,22 @@ def control(_):
 def main():
     broker, store = (redis.Redis.from_url(f"{URL}/{db}") for db in (0, 1))
     broker.flushall()
-    priorities(store)
+    priorities(broker, store)
     print("  Celery: priorities")
     with worker(*WORKER, "2") as process:
-        for part in (many, retries, canvases, control):
+        for part in (many, retries, canvases):
             part(store)
             print(f"  Celery: {part.__name__}")
-        # A result may come before the worker has acknowledged its message.
-        until("all is acknowledged", lambda: unacknowledged(broker) <= REVOKED)
+        all_is_acknowledged(broker)
         app.control.shutdown()
         assert process.wait(PATIENCE_S) == 0
-    assert broker.llen("celery") == 0 and unacknowledged(broker) <= REVOKED
+    assert broker.llen("celery") == 0 and not broker.exists("unacked")
     print("  Celery: an orderly end")
+    # Last, with a worker of its own: after Celery has ended a task's process, it sometimes leaves
+    # messages of other tasks unacknowledged. It does that with redis-server as often.
+    with worker(*WORKER, "2"):
+        control(store)
+    print("  Celery: control")
 
 
 main()
