@@ -14,9 +14,14 @@
 //!
 //! For the reasons, see docs/design/0014-effects.md.
 
+pub mod commands;
+pub mod rebuild;
+
 use crate::event::Events;
 use crate::text::StrPieces;
 use crate::{Db, Deadline, Key, Name, Object, Shard, Type, WrongType, event};
+use commands::Commands;
+use rebuild::NOTHING_IS_DEAD;
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -201,6 +206,15 @@ pub trait Change: Debug + Send + 'static {
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType>
     where
         Self: Sized;
+
+    /// Writes the commands that make `changes` to the value at `key`, in order: see `commands`.
+    fn encode(changes: &[Self], key: &[u8], to: &mut Commands)
+    where
+        Self: Sized,
+    {
+        let _ = (changes, key, to);
+        unimplemented!("{}", Self::TYPE.name);
+    }
 }
 
 /// Changes within one value, of any type, in order.
@@ -218,6 +232,14 @@ pub trait Changes: Any + Debug + Send {
     ///
     /// Errors: those of [`Change::apply`].
     fn apply(&self, db: &mut Db, key: &Key<'_>) -> Result<(), WrongType>;
+
+    /// The number of lists that the changes are in; each is short.
+    fn lists(&self) -> usize {
+        1
+    }
+
+    /// Writes the commands that make the changes of this list: [`Change::encode`].
+    fn encode(&self, list: usize, key: &[u8], to: &mut Commands);
 }
 
 impl<C: Change> Changes for Vec<C> {
@@ -235,6 +257,11 @@ impl<C: Change> Changes for Vec<C> {
 
     fn apply(&self, db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
         C::apply(self, db, key)
+    }
+
+    fn encode(&self, list: usize, key: &[u8], to: &mut Commands) {
+        debug_assert_eq!(list, 0, "there is one");
+        C::encode(self, key, to);
     }
 }
 
@@ -261,8 +288,6 @@ pub fn apply(shard: &mut Shard, record: &Record) -> Result<(), WrongType> {
 ///
 /// Errors: the same.
 pub fn apply_to_db(db: &mut Db, act: &Act) -> Result<(), WrongType> {
-    /// A time before every deadline.
-    const NOTHING_IS_DEAD: u64 = 0;
     let now = db.now();
     db.judge_by(NOTHING_IS_DEAD);
     let applied = match act {

@@ -46,6 +46,8 @@ pub use check::Checker;
 pub use clocks::{Clock, Name, Pair};
 pub use db::{Db, Deadline, WrongType, is_dead};
 pub use draft::Draft;
+pub use effect::commands::{self, Commands};
+pub use effect::rebuild;
 pub use effect::{
     Act, Change, Changes, Effect, Part, Place, Record, ServerAct, Source, Work, apply, apply_to_db,
 };

@@ -21,6 +21,7 @@
 pub(crate) mod kept;
 pub(crate) mod ring;
 
+use crate::commands::Commands;
 use crate::db::Contents;
 use crate::effect::{Act, Change, Changes, Effect, Part, Place, Record, Source};
 use crate::event::{Events, KEYMISS, NEW, Tells};
@@ -494,6 +495,14 @@ impl Changes for Lists {
         let count: usize = self.lists.iter().map(|list| list.count()).sum();
         assert_eq!(count, self.count, "changes are lost");
         self.lists.iter().try_for_each(|list| list.apply(db, key))
+    }
+
+    fn lists(&self) -> usize {
+        self.lists.len()
+    }
+
+    fn encode(&self, list: usize, key: &[u8], to: &mut Commands) {
+        self.lists[list].encode(0, key, to);
     }
 }
 

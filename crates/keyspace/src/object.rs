@@ -10,6 +10,7 @@ use crate::clocks::Clock;
 use crate::encoding::Bound;
 use crate::items::NewItem;
 use crate::log::Recorder;
+use crate::rebuild::Parts;
 use crate::{Touch, WrongType};
 use darter_base::Preempt;
 use darter_base::number::{I64_TEXT_MAX, i64_text};
@@ -173,6 +174,11 @@ pub trait Value: Send + Sync + 'static {
     /// `items`). Called on an empty value.
     fn builder(&self, items: u64) -> Option<Box<dyn Build>> {
         let _ = items;
+        None
+    }
+
+    /// The commands that build the value, for a large one; `None` if only RESTORE builds it.
+    fn rebuild(&self) -> Option<Box<dyn Parts>> {
         None
     }
 

@@ -1,5 +1,6 @@
 //! String values: storing and reading them.
 
+use crate::commands::Commands;
 use crate::effect::Change;
 use crate::items;
 use crate::log::Recorder;
@@ -79,6 +80,16 @@ impl Change for TextChange {
             let written = db.write_text(key, *offset, bytes.fresh(), event::SETRANGE);
             written.map(|_| ()).ok_or(WrongType)
         })
+    }
+
+    fn encode(changes: &[Self], key: &[u8], to: &mut Commands) {
+        for Self::Write { offset, bytes } in changes {
+            to.begin(4);
+            to.word(b"SETRANGE");
+            to.word(key);
+            to.size(*offset);
+            to.pieces(bytes);
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! The hash type: its row, its values, its editor.
 
 use darter_base::hash;
+use darter_keyspace::commands::{self, Commands};
+use darter_keyspace::rebuild::{self, NOTHING_IS_DEAD, Parts};
 use darter_keyspace::{
     Bound, Build, Change, Collection, Db, Deadline, Event, Found, Fresh, Key, Name, Named, NewItem,
     Object, Recorder, Str, StrPieces, Tabular, Tells, Twice, Type, Typed, Value, WrongType,
@@ -235,6 +237,10 @@ impl Value for Hash {
         Some(Box::new(Loading { fields, blob_bytes: 0, grown: false }))
     }
 
+    fn rebuild(&self) -> Option<Box<dyn Parts>> {
+        Some(rebuild::of_items(self.items(NOTHING_IS_DEAD), FORM))
+    }
+
     fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
@@ -355,6 +361,85 @@ impl Change for HashChange {
         db.edit::<Hash, _>(key, true, |edit| changes.iter().for_each(|change| edit.apply(change)))?;
         Ok(())
     }
+
+    fn encode(changes: &[Self], key: &[u8], to: &mut Commands) {
+        commands::runs(changes, Self::are_like, |run| Self::encode_run(run, key, to));
+    }
+}
+
+impl HashChange {
+    /// True if one command makes both changes.
+    fn are_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Put { deadline, .. }, Self::Put { deadline: other, .. })
+            | (Self::Deadline { deadline, .. }, Self::Deadline { deadline: other, .. }) => {
+                deadline == other
+            }
+            (Self::Remove { .. }, Self::Remove { .. }) => true,
+            _ => false,
+        }
+    }
+
+    fn field(&self) -> &[u8] {
+        let (Self::Put { field, .. } | Self::Deadline { field, .. } | Self::Remove { field }) =
+            self;
+        field
+    }
+
+    fn encode_run(run: &[Self], key: &[u8], to: &mut Commands) {
+        let fields = || run.iter().map(Self::field);
+        match &run[0] {
+            Self::Put { deadline, .. } => {
+                (FORM.head)(key, run.len(), None, to);
+                for change in run {
+                    let Self::Put { field, value, .. } = change else { continue };
+                    to.word(field);
+                    to.pieces(value);
+                }
+                if let Some(at) = deadline {
+                    expire(key, *at, &fields().collect::<Vec<_>>(), to);
+                }
+            }
+            Self::Deadline { deadline: Some(at), .. } => {
+                expire(key, *at, &fields().collect::<Vec<_>>(), to);
+            }
+            Self::Deadline { deadline: None, .. } => {
+                to.begin(4 + run.len());
+                to.word(b"HPERSIST");
+                to.word(key);
+                to.word(b"FIELDS");
+                to.size(run.len());
+                fields().for_each(|field| to.word(field));
+            }
+            Self::Remove { .. } => {
+                to.begin(2 + run.len());
+                to.word(b"HDEL");
+                to.word(key);
+                fields().for_each(|field| to.word(field));
+            }
+        }
+    }
+}
+
+/// The commands that add fields.
+const FORM: rebuild::Form = rebuild::Form {
+    head: |key, fields, _, to| {
+        to.begin(2 + 2 * fields);
+        to.word(b"HSET");
+        to.word(key);
+    },
+    until: Some(expire),
+};
+
+/// Writes the command that sets the deadline of these fields.
+fn expire(key: &[u8], at: u64, fields: &[&[u8]], to: &mut Commands) {
+    to.begin(5 + fields.len());
+    to.word(b"HPEXPIREAT");
+    to.word(key);
+    to.natural(at);
+    to.word(b"FIELDS");
+    to.size(fields.len());
+    fields.iter().for_each(|field| to.word(field));
 }
 
 /// Changes a hash, and records the effects.

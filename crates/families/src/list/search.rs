@@ -4,7 +4,7 @@
 //! search that only reads (LPOS) continues in a cut. A long change (LREM, LINSERT) edits a copy in
 //! portions: other writers of the key wait, and readers see the previous list.
 
-use super::value::{List, new};
+use super::value::{Equal, List, new};
 use crate::counted_reply::CountedReply;
 use crate::lookup::find_value;
 use crate::pending_values::flow;
@@ -208,15 +208,16 @@ pub(super) fn lrem(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     let from = if count < 0 { End::Back } else { End::Front };
     let most = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
     let most = if most == 0 { usize::MAX } else { most };
-    let needle = Needle::new(new(element));
+    let (needle, equal) = (Needle::new(new(element)), Equal::new(element, from));
     let mut removal = Removal::new(list.elements(), needle, most, from);
     if list.elements().memory_bytes() > SHORT_BYTES {
         let draft = cx.db.draft::<List>(&key)?;
-        return Ok(Flow::Job(Box::new(Removing { key: key.bytes.to_vec(), draft, removal })));
+        let key = key.bytes.to_vec();
+        return Ok(Flow::Job(Box::new(Removing { key, draft, removal, equal })));
     }
     drop(list);
     cx.db.edit::<List, _>(&key, false, |edit| {
-        while edit.remove_some(&mut removal, RUNS) == Progress::More {}
+        while edit.remove_some(&mut removal, &equal, RUNS) == Progress::More {}
     })?;
     cx.reply.count(removal.removed());
     Ok(Flow::Done)
@@ -228,13 +229,14 @@ struct Removing {
     /// The new list.
     draft: Draft<List>,
     removal: Removal,
+    equal: Equal,
 }
 
 impl Job for Removing {
     fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
         let mut looks = LOOKS;
-        while self.draft.edit(cx.now).remove_some(&mut self.removal, REMOVAL_RUNS) == Progress::More
-        {
+        let Self { draft, removal, equal, .. } = self;
+        while draft.edit(cx.now).remove_some(removal, equal, REMOVAL_RUNS) == Progress::More {
             looks -= 1;
             if looks == 0 || cx.preempt.must_yield() {
                 return Ok(Step::More);
@@ -274,13 +276,13 @@ pub(super) fn linsert(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
         return Ok(Flow::Job(Box::new(Inserting { request, place, is_before, draft, search })));
     }
     drop(list);
-    let Some(pivot) = found else {
+    let Some(index) = found else {
         cx.reply.int(-1);
         return Ok(Flow::Done);
     };
     let element = args.value()?;
     cx.db.edit::<List, _>(&key, false, |edit| {
-        edit.insert(pivot + usize::from(!is_before), element);
+        edit.insert(index + usize::from(!is_before), element, pivot, is_before);
     })?;
     cx.reply.count(len + 1);
     Ok(Flow::Done)
@@ -289,7 +291,7 @@ pub(super) fn linsert(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
 /// A LINSERT in progress, whose pivot is far from the front.
 struct Inserting {
     request: Arc<Request>,
-    /// The argument index of the new element.
+    /// The argument index of the new element; the pivot is before it.
     place: usize,
     is_before: bool,
     draft: Draft<List>,
@@ -300,7 +302,7 @@ impl Job for Inserting {
     fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
         let mut runs = RUNS;
         let list = self.draft.value().elements();
-        let Some(pivot) = self.search.next(list, &mut runs) else {
+        let Some(index) = self.search.next(list, &mut runs) else {
             if runs == 0 {
                 return Ok(Step::More);
             }
@@ -308,9 +310,11 @@ impl Job for Inserting {
             return Ok(Step::Done(Flow::Done));
         };
         let all = resp::Args::owned(&self.request);
-        let element = Args::new(all, self.place).value()?;
+        let mut args = Args::new(all, self.place - 1);
+        let (pivot, element) = (args.value()?, args.value()?);
         cx.reply.count(list.len() + 1);
-        self.draft.edit(cx.now).insert(pivot + usize::from(!self.is_before), element);
+        let index = index + usize::from(!self.is_before);
+        self.draft.edit(cx.now).insert(index, element, pivot, self.is_before);
         cx.db.install_draft(&Key::new(all.get(KEY)), std::mem::take(&mut self.draft));
         Ok(Step::Done(Flow::Done))
     }

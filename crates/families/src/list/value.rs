@@ -1,6 +1,8 @@
 //! The list type: its row, its values, its editor.
 
 use darter_base::limits::CHUNK_BYTES;
+use darter_keyspace::commands::{Commands, ITEMS_MAX};
+use darter_keyspace::rebuild::{self, NOTHING_IS_DEAD, Parts};
 use darter_keyspace::{
     Change, Collection, Db, Event, Fresh, Key, NewItem, Object, Recorder, Str, StrPieces, Type,
     Typed, Value, WrongType, is_long,
@@ -12,6 +14,7 @@ use darter_structs::list::{
 };
 use darter_structs::table::PackedValue;
 use std::ops::Range;
+use std::sync::Arc;
 
 static TYPE: &Type = &Type {
     name: "list",
@@ -109,6 +112,10 @@ impl Value for List {
             item => self.0.push(End::Back, item.name()),
         }
         true
+    }
+
+    fn rebuild(&self) -> Option<Box<dyn Parts>> {
+        Some(rebuild::of_items(self.items(NOTHING_IS_DEAD), FORM))
     }
 
     fn take_numbers(&mut self, numbers: &[i64]) -> bool {
@@ -229,10 +236,24 @@ pub enum ListChange {
     Keep { indexes: Range<usize> },
     /// Replaces the element at this index.
     Replace { index: usize, element: StrPieces },
-    /// Inserts the element before the one at this index.
-    Insert { index: usize, element: StrPieces },
-    /// Removes the element at this index.
-    Remove { index: usize },
+    /// Inserts the element at this index: before or after the first element equal to the pivot.
+    Insert { index: usize, element: StrPieces, pivot: StrPieces, is_before: bool },
+    /// Removes the element at this index, one of the equal elements that are removed from an end.
+    Remove { index: usize, equal: Equal },
+}
+
+/// Elements of a list that equal this one, counted from an end.
+#[derive(Clone, Debug)]
+pub struct Equal {
+    element: Arc<StrPieces>,
+    from: End,
+}
+
+impl Equal {
+    /// Elements equal to `element`.
+    pub(super) fn new(element: Fresh<'_>, from: End) -> Self {
+        Self { element: Arc::new(element.to_pieces()), from }
+    }
 }
 
 impl Change for ListChange {
@@ -240,9 +261,8 @@ impl Change for ListChange {
 
     fn held_bytes(&self) -> usize {
         match self {
-            Self::Push { element, .. }
-            | Self::Replace { element, .. }
-            | Self::Insert { element, .. } => element.fresh().len(),
+            Self::Push { element, .. } | Self::Replace { element, .. } => element.fresh().len(),
+            Self::Insert { element, pivot, .. } => element.fresh().len() + pivot.fresh().len(),
             Self::Attach { elements, .. } => elements.memory_bytes(),
             Self::Pop { .. } | Self::Keep { .. } | Self::Remove { .. } => 0,
         }
@@ -252,7 +272,134 @@ impl Change for ListChange {
         db.edit::<List, _>(key, true, |edit| changes.iter().for_each(|change| edit.apply(change)))?;
         Ok(())
     }
+
+    fn encode(changes: &[Self], key: &[u8], to: &mut Commands) {
+        let mut runs = changes.chunk_by(Self::are_like);
+        while let Some(run) = runs.next() {
+            if let [Self::Keep { indexes }] = run
+                && indexes.is_empty()
+                && let Some(run) = runs.next()
+            {
+                // The key must not vanish, with its deadline, before the next elements come.
+                Self::encode_run(run, key, to);
+                keep_last(run, key, to);
+            } else {
+                Self::encode_run(run, key, to);
+            }
+        }
+    }
 }
+
+impl ListChange {
+    /// True if one command makes both changes.
+    fn are_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Push { end, .. }, Self::Push { end: other, .. })
+            | (Self::Pop { end }, Self::Pop { end: other }) => end == other,
+            (Self::Remove { equal, .. }, Self::Remove { equal: other, .. }) => {
+                Arc::ptr_eq(&equal.element, &other.element)
+            }
+            _ => false,
+        }
+    }
+
+    fn encode_run(run: &[Self], key: &[u8], to: &mut Commands) {
+        match &run[0] {
+            Self::Push { end, .. } => {
+                for part in run.chunks(ITEMS_MAX) {
+                    push(key, *end, part.len(), to);
+                    for change in part {
+                        let Self::Push { element, .. } = change else { continue };
+                        to.pieces(element);
+                    }
+                }
+            }
+            Self::Pop { end } => {
+                let name: &[u8] = if *end == End::Front { b"LPOP" } else { b"RPOP" };
+                to.begin(3);
+                to.word(name);
+                to.word(key);
+                to.size(run.len());
+            }
+            Self::Attach { end, elements } => attach(key, *end, elements, to),
+            Self::Keep { indexes } if indexes.is_empty() => to.command(&[b"UNLINK", key]),
+            Self::Keep { indexes } => {
+                trim(key, (indexes.start as i64, indexes.end as i64 - 1), to);
+            }
+            Self::Replace { index, element } => {
+                to.begin(4);
+                to.word(b"LSET");
+                to.word(key);
+                to.size(*index);
+                to.pieces(element);
+            }
+            Self::Insert { element, pivot, is_before, .. } => {
+                to.begin(5);
+                to.word(b"LINSERT");
+                to.word(key);
+                to.word(if *is_before { b"BEFORE" } else { b"AFTER" });
+                to.pieces(pivot);
+                to.pieces(element);
+            }
+            Self::Remove { equal, .. } => {
+                let count = run.len() as i64;
+                to.begin(4);
+                to.word(b"LREM");
+                to.word(key);
+                to.number(if equal.from == End::Front { count } else { -count });
+                to.pieces(&equal.element);
+            }
+        }
+    }
+}
+
+/// Begins a command that adds this many elements at an end.
+fn push(key: &[u8], end: End, elements: usize, to: &mut Commands) {
+    let name: &[u8] = if end == End::Front { b"LPUSH" } else { b"RPUSH" };
+    to.begin(2 + elements);
+    to.word(name);
+    to.word(key);
+}
+
+/// Writes the commands that attach a list at an end.
+fn attach(key: &[u8], end: End, elements: &list::List, to: &mut Commands) {
+    let len = elements.len();
+    for start in (0..len).step_by(ITEMS_MAX) {
+        let indexes = start..len.min(start + ITEMS_MAX);
+        push(key, end, indexes.len(), to);
+        let mut write = |index: usize| {
+            let element = elements.get(index).expect("the index is below the length");
+            to.text(&sent(&element));
+        };
+        match end {
+            End::Back => indexes.for_each(write),
+            End::Front => indexes.for_each(|index| write(len - 1 - index)),
+        }
+    }
+}
+
+/// Writes the command that keeps only the elements that this run has added.
+fn keep_last(run: &[ListChange], key: &[u8], to: &mut Commands) {
+    let (end, added) = match &run[0] {
+        ListChange::Attach { end, elements } => (*end, elements.len()),
+        ListChange::Push { end, .. } => (*end, run.len()),
+        other => unreachable!("{other:?} of an empty list"),
+    };
+    let added = added as i64;
+    trim(key, if end == End::Front { (0, added - 1) } else { (-added, -1) }, to);
+}
+
+fn trim(key: &[u8], (first, last): (i64, i64), to: &mut Commands) {
+    to.begin(4);
+    to.word(b"LTRIM");
+    to.word(key);
+    to.number(first);
+    to.number(last);
+}
+
+/// The commands that add elements at the end.
+const FORM: rebuild::Form =
+    rebuild::Form { head: |key, elements, _, to| push(key, End::Back, elements, to), until: None };
 
 /// Changes a list, and records the effects.
 pub struct ListEdit<'a> {
@@ -338,24 +485,32 @@ impl ListEdit<'_> {
         true
     }
 
-    /// Inserts an element before the one at this index, or at the end.
-    pub fn insert(&mut self, index: usize, element: Fresh<'_>) {
+    /// Inserts an element before or after the pivot, the first element that is equal to `pivot`, so
+    /// that it has this index.
+    pub fn insert(&mut self, index: usize, element: Fresh<'_>, pivot: Fresh<'_>, is_before: bool) {
         self.list.insert(index, new(element));
-        let change = || ListChange::Insert { index, element: element.to_pieces() };
-        self.recorder.record(&[LINSERT], change);
+        self.recorder.record(&[LINSERT], || {
+            let (element, pivot) = (element.to_pieces(), pivot.to_pieces());
+            ListChange::Insert { index, element, pivot, is_before }
+        });
     }
 
     /// Removes the element at this index. Panics if there is none.
-    fn remove(&mut self, index: usize) {
+    fn remove(&mut self, index: usize, equal: &Equal) {
         self.list.remove(index);
-        self.recorder.record(&[LREM], || ListChange::Remove { index });
+        self.recorder.record(&[LREM], || ListChange::Remove { index, equal: equal.clone() });
     }
 
     /// Continues removing elements by value: see [`Removal::next_slice`].
-    pub fn remove_some(&mut self, removal: &mut Removal, max_runs: usize) -> Progress {
+    pub fn remove_some(
+        &mut self,
+        removal: &mut Removal,
+        equal: &Equal,
+        max_runs: usize,
+    ) -> Progress {
         let recorder = &mut self.recorder;
         removal.next_slice(self.list, max_runs, &mut |index| {
-            recorder.record(&[LREM], || ListChange::Remove { index });
+            recorder.record(&[LREM], || ListChange::Remove { index, equal: equal.clone() });
         })
     }
 
@@ -366,8 +521,10 @@ impl ListEdit<'_> {
             ListChange::Attach { end, elements } => self.attach(*end, elements.clone()),
             ListChange::Keep { indexes } => self.keep(indexes.clone()),
             ListChange::Replace { index, element } => _ = self.set(*index, element.fresh()),
-            ListChange::Insert { index, element } => self.insert(*index, element.fresh()),
-            ListChange::Remove { index } => self.remove(*index),
+            ListChange::Insert { index, element, pivot, is_before } => {
+                self.insert(*index, element.fresh(), pivot.fresh(), *is_before);
+            }
+            ListChange::Remove { index, equal } => self.remove(*index, equal),
         }
     }
 }

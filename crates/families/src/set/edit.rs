@@ -5,7 +5,7 @@
 
 use super::value::{Set, SetEdit};
 use crate::bulk_edit::{self, BulkEdit, args_at_once, is_long};
-use crate::expiry::seconds;
+use crate::expiry::{Unit, positive_deadline, seconds};
 use crate::prefetch::prefetch;
 use crate::unshare;
 use darter_base::UnixMillis;
@@ -23,6 +23,8 @@ enum Change {
     AddUntil(UnixMillis),
     /// Add until this time; existing members keep their deadlines.
     AddNewUntil(UnixMillis),
+    /// Add without a deadline; existing members lose theirs.
+    AddForGood,
     Remove,
 }
 
@@ -35,6 +37,7 @@ impl Change {
             Self::AddNewUntil(at) => {
                 !edit.set().contains(member.bytes, now) && edit.put(member, Deadline::At(at))
             }
+            Self::AddForGood => edit.put(member, Deadline::Clear),
             Self::Remove => edit.remove(member.bytes),
         }
     }
@@ -57,7 +60,7 @@ impl Change {
 
     /// True if members may change even though the reply does not count them.
     fn is_silent(self) -> bool {
-        matches!(self, Self::AddUntil(_))
+        matches!(self, Self::AddUntil(_) | Self::AddForGood)
     }
 }
 
@@ -80,19 +83,27 @@ pub(super) fn srem(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
 }
 
 /// `SADDEX key [KEEPTTL] seconds member [member ...]`: adds members that expire after `seconds`. An
-/// existing member gets the new deadline, or with `KEEPTTL` keeps its own.
+/// existing member gets the new deadline, or with `KEEPTTL` keeps its own. Darter also has
+/// `SADDEX key PXAT unix-time-ms member [member ...]`, and `SADDEX key PERSIST member [member ...]`,
+/// which adds members that do not expire.
 ///
 /// Reply: integer, the number of new members. Refusals: `WrongType`, `NotAnInteger` for a time that
 /// is invalid or out of range, the number of arguments. Otherwise as SADD.
 /// Source: <https://www.dragonflydb.io/docs/command-reference/sets/saddex>.
 pub(super) fn saddex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    let keep = args.option("KEEPTTL");
-    let at = seconds(args.bytes()?, cx.now)?;
+    let what = if args.option("PERSIST") {
+        Change::AddForGood
+    } else if args.option("PXAT") {
+        Change::AddUntil(positive_deadline(Unit::UnixMillis, args.word()?, cx.now, "saddex")?)
+    } else if args.option("KEEPTTL") {
+        Change::AddNewUntil(seconds(args.bytes()?, cx.now)?)
+    } else {
+        Change::AddUntil(seconds(args.bytes()?, cx.now)?)
+    };
     if args.left() == 0 {
         return Err(Refusal::Arity("saddex".into()));
     }
-    let what = if keep { Change::AddNewUntil(at) } else { Change::AddUntil(at) };
     change(cx, &key, args, what)
 }
 
@@ -108,7 +119,7 @@ impl unshare::EntryEdit for Change {
     fn touches(self) -> (&'static Type, Touch) {
         let touch = match self {
             Self::Add | Self::AddNewUntil(_) => Touch::Absent,
-            Self::AddUntil(_) => Touch::All,
+            Self::AddUntil(_) | Self::AddForGood => Touch::All,
             Self::Remove => Touch::Present,
         };
         (Set::TYPE, touch)

@@ -86,7 +86,7 @@ const SMOVE: Run = both(smove::here, |call| Box::pin(smove::anywhere(call)));
 pub const TABLE: &[Command] = &in_group(GROUP, [
     //  name           since   args flags         keys                         run
     row("sadd",        "1.0.0",  -3, GROW_FAST,    specs::ONE_RW_INSERT,        Run::Point(edit::sadd)).doc("Add one or more members to a set", O_ADD).elements().syntax("key member...").history(&[("2.4.0", "Accepts multiple `member` arguments.")]),
-    row("saddex",      "1.0.0",  -4, GROW_FAST,    specs::ONE_RW_INSERT,        Run::Point(edit::saddex)).doc("Add members that expire to a set", O_ADD).elements_from(3).syntax("key [KEEPTTL] seconds:integer member..."),
+    row("saddex",      "1.0.0",  -4, GROW_FAST,    specs::ONE_RW_INSERT,        Run::Point(edit::saddex)).doc("Add members that expire to a set", O_ADD).elements_from(3).syntax("key (expiration: seconds:integer | KEEPTTL seconds:integer | PXAT unix-time-milliseconds:unix-time | PERSIST) member..."),
     row("scard",       "1.0.0",   2, READ_FAST,    specs::ONE_RO,               Run::Point(member::scard)).doc("Get the number of members in a set", O1).syntax("key"),
     row("sdiff",       "1.0.0",  -2, READ,         specs::ALL_RO_ACCESS,        SDIFF).doc("Subtract multiple sets", O_ALL).tips(UNORDERED).syntax("key..."),
     row("sdiffcard",   "8.10.0", -3, READ_COUNTED, COUNTED,                     SDIFFCARD).doc("Returns the number of members of the difference of multiple sets.", O_ALL).syntax("numkeys:integer key... [LIMIT limit:integer]"),

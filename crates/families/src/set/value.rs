@@ -2,6 +2,8 @@
 
 use crate::multi_input::{Hold, Input};
 use darter_base::{hash, number};
+use darter_keyspace::commands::{self, Commands};
+use darter_keyspace::rebuild::{self, NOTHING_IS_DEAD, Parts};
 use darter_keyspace::{
     Bound, Build, Change, Collection, Db, Deadline, Event, Found, Key, Name, Named, NewItem,
     Object, Recorder, Tabular, Tells, Twice, Type, Typed, Value, WrongType, is_dead, of_table,
@@ -167,6 +169,10 @@ impl Value for Set {
         Some(Box::new(Loading { members, grown: false }))
     }
 
+    fn rebuild(&self) -> Option<Box<dyn Parts>> {
+        Some(rebuild::of_items(self.items(NOTHING_IS_DEAD), FORM))
+    }
+
     fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
@@ -273,6 +279,8 @@ impl Collection for Set {
 pub enum SetChange {
     /// Adds the member, or sets its deadline.
     Add { member: Name, deadline: Option<u64> },
+    /// Adds the member without a deadline; it had one.
+    Persist { member: Name },
     /// Removes the member.
     Remove { member: Name },
 }
@@ -281,15 +289,68 @@ impl Change for SetChange {
     const TYPE: &'static Type = TYPE;
 
     fn held_bytes(&self) -> usize {
-        let (Self::Add { member, .. } | Self::Remove { member }) = self;
-        member.len()
+        self.member().len()
     }
 
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
         db.edit::<Set, _>(key, true, |edit| changes.iter().for_each(|change| edit.apply(change)))?;
         Ok(())
     }
+
+    fn encode(changes: &[Self], key: &[u8], to: &mut Commands) {
+        commands::runs(changes, Self::are_like, |run| {
+            match &run[0] {
+                Self::Add { deadline, .. } => (FORM.head)(key, run.len(), *deadline, to),
+                Self::Persist { .. } => {
+                    to.begin(3 + run.len());
+                    to.word(b"SADDEX");
+                    to.word(key);
+                    to.word(b"PERSIST");
+                }
+                Self::Remove { .. } => {
+                    to.begin(2 + run.len());
+                    to.word(b"SREM");
+                    to.word(key);
+                }
+            }
+            run.iter().for_each(|change| to.word(change.member()));
+        });
+    }
 }
+
+impl SetChange {
+    fn member(&self) -> &[u8] {
+        let (Self::Add { member, .. } | Self::Persist { member } | Self::Remove { member }) = self;
+        member
+    }
+
+    /// True if one command makes both changes.
+    fn are_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Add { deadline, .. }, Self::Add { deadline: other, .. }) => deadline == other,
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+}
+
+/// The commands that add members.
+const FORM: rebuild::Form = rebuild::Form {
+    head: |key, members, deadline, to| match deadline {
+        None => {
+            to.begin(2 + members);
+            to.word(b"SADD");
+            to.word(key);
+        }
+        Some(at) => {
+            to.begin(4 + members);
+            to.word(b"SADDEX");
+            to.word(key);
+            to.word(b"PXAT");
+            to.natural(at);
+        }
+    },
+    until: None,
+};
 
 /// Changes a set, and records the effects.
 pub struct SetEdit<'a> {
@@ -332,7 +393,14 @@ impl SetEdit<'_> {
         self.set.grown |= !self.set.grown && number::parse_i64(member).is_none();
         self.set.members.insert(hash, member, New::Bytes(&[]), deadline, 0);
         self.set.grown |= self.set.members.len() > INTEGERS_MAX.get() || deadline.is_some();
-        self.recorder.record(tells, || SetChange::Add { member: Name::from(member), deadline });
+        self.recorder.record(tells, || {
+            let member = Name::from(member);
+            if deadline.is_none() && old.flatten().is_some() {
+                SetChange::Persist { member }
+            } else {
+                SetChange::Add { member, deadline }
+            }
+        });
         !was_alive
     }
 
@@ -357,6 +425,9 @@ impl SetEdit<'_> {
         match change {
             SetChange::Add { member, deadline } => {
                 self.add(member, Deadline::from(*deadline));
+            }
+            SetChange::Persist { member } => {
+                self.add(member, Deadline::Clear);
             }
             SetChange::Remove { member } => {
                 self.remove(member);

@@ -3,6 +3,8 @@
 use super::build::Bulk;
 use super::items::Entries;
 use darter_base::{hash, score};
+use darter_keyspace::commands::{self, Commands};
+use darter_keyspace::rebuild::{self, NOTHING_IS_DEAD, Parts};
 use darter_keyspace::{
     Ahead, Bound, Build, Change, Collection, Db, Event, Key, Name, NewItem, Object, Recorder,
     Twice, Type, Typed, Value, WrongType,
@@ -184,6 +186,10 @@ impl Value for ZSet {
         Some(Box::new(Loading(Bulk::of_different(usize::try_from(items).ok()?)?)))
     }
 
+    fn rebuild(&self) -> Option<Box<dyn Parts>> {
+        Some(rebuild::of_items(self.items(NOTHING_IS_DEAD), FORM))
+    }
+
     fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -300,7 +306,54 @@ impl Change for ZSetChange {
         db.edit::<ZSet, _>(key, true, |edit| changes.iter().for_each(|change| edit.apply(change)))?;
         Ok(())
     }
+
+    fn encode(changes: &[Self], key: &[u8], to: &mut Commands) {
+        commands::runs(changes, Self::are_like, |run| match &run[0] {
+            Self::Put { .. } => {
+                (FORM.head)(key, run.len(), None, to);
+                for change in run {
+                    let Self::Put { member, score } = change else { continue };
+                    to.score(*score);
+                    to.word(member);
+                }
+            }
+            Self::Remove { .. } => {
+                to.begin(2 + run.len());
+                to.word(b"ZREM");
+                to.word(key);
+                for change in run {
+                    let Self::Remove { member } = change else { continue };
+                    to.word(member);
+                }
+            }
+            Self::RemoveRange { ranks } => {
+                to.begin(4);
+                to.word(b"ZREMRANGEBYRANK");
+                to.word(key);
+                to.size(ranks.start);
+                to.size(ranks.end - 1);
+            }
+        });
+    }
 }
+
+impl ZSetChange {
+    /// True if one command makes both changes.
+    fn are_like(&self, other: &Self) -> bool {
+        !matches!(self, Self::RemoveRange { .. })
+            && std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+}
+
+/// The commands that add members.
+const FORM: rebuild::Form = rebuild::Form {
+    head: |key, members, _, to| {
+        to.begin(2 + 2 * members);
+        to.word(b"ZADD");
+        to.word(key);
+    },
+    until: None,
+};
 
 /// Changes a sorted set, and records the effects.
 pub struct ZSetEdit<'a> {

@@ -5,8 +5,8 @@
 #![allow(dead_code, unreachable_pub, reason = "every crate uses another part")]
 
 use darter_keyspace::{
-    Change, Collection, Db, Event, Key, Kind, NewItem, Object, Recorder, Type, Typed, Value,
-    WrongType,
+    Change, Collection, Commands, Db, Event, Key, Kind, NewItem, Object, Recorder, Type, Typed,
+    Value, WrongType,
 };
 use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Item, Items, Layout, Origin, Source};
@@ -121,6 +121,20 @@ impl Change for HeapChange {
             }
         })?;
         Ok(())
+    }
+
+    fn encode(changes: &[Self], key: &[u8], to: &mut Commands) {
+        for change in changes {
+            match change {
+                Self::Push(number) => {
+                    to.begin(3);
+                    to.word(b"HEAP.PUSH");
+                    to.word(key);
+                    to.natural(*number);
+                }
+                Self::Pop => to.command(&[b"HEAP.POP", key]),
+            }
+        }
     }
 }
 

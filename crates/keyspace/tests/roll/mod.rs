@@ -4,8 +4,8 @@
 
 use darter_base::hash;
 use darter_keyspace::{
-    Change, Collection, Db, Deadline, Event, Key, Kind, Name, Named, NewItem, Object, Recorder,
-    Type, Typed, Value, WrongType, is_dead, of_table,
+    Change, Collection, Commands, Db, Deadline, Event, Key, Kind, Name, Named, NewItem, Object,
+    Recorder, Type, Typed, Value, WrongType, is_dead, of_table,
 };
 use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Items, Layout, Origin};
@@ -147,6 +147,20 @@ impl Change for RollChange {
             }
         })?;
         Ok(())
+    }
+
+    fn encode(changes: &[Self], key: &[u8], to: &mut Commands) {
+        for change in changes {
+            match change {
+                Self::Enter(name, None) => to.command(&[b"ROLL.ENTER", key, name]),
+                Self::Enter(name, Some(at)) => {
+                    to.begin(4);
+                    [&b"ROLL.ENTER"[..], key, name].iter().for_each(|word| to.word(word));
+                    to.natural(*at);
+                }
+                Self::Strike(name) => to.command(&[b"ROLL.STRIKE", key, name]),
+            }
+        }
     }
 }
 
