@@ -144,13 +144,15 @@ impl Job for DeletingMany {
 /// `XSETID key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]`: sets the
 /// counters of the stream.
 ///
+/// In Darter, the ID may be `-`, which means that none was deleted.
+///
 /// Reply: `OK`. Refusals: invalid or too small IDs, numbers that are negative or too small,
 /// `Syntax`, `NotAnInteger`, `NoSuchKey`, `WrongType`. Cost: O(log n). Source:
 /// <https://redis.io/commands/xsetid> (5.0.0; options 7.0.0).
 pub(super) fn xsetid(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, last) = (args.key()?, id::parse(args.word()?, 0)?);
     let mut said = option_names::Count::default();
-    let (mut added, mut max_deleted) = (None, StreamId::MIN);
+    let (mut added, mut max_deleted) = (None, None);
     while args.left() > 0 {
         said.add()?;
         if args.left() > 1 && args.option("ENTRIESADDED") {
@@ -158,8 +160,8 @@ pub(super) fn xsetid(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
             let refusal = || Refusal::line("ERR entries_added must be positive");
             added = Some(number.map_err(|_| refusal())?);
         } else if args.left() > 1 && args.option("MAXDELETEDID") {
-            max_deleted = id::parse(args.word()?, 0)?;
-            if last < max_deleted {
+            max_deleted = max_deleted_id(args.word()?)?;
+            if max_deleted.is_some_and(|id| last < id) {
                 return Err(too_small("the provided max_deleted_entry_id"));
             }
         } else {
@@ -178,10 +180,18 @@ pub(super) fn xsetid(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
         ));
     }
     let added = added.unwrap_or(state.added);
-    let max_deleted = if max_deleted == StreamId::MIN { state.max_deleted } else { max_deleted };
+    let max_deleted = max_deleted.unwrap_or(state.max_deleted);
     cx.db.edit::<Stream, _>(&key, false, |edit| edit.set(State { last, max_deleted, added }))?;
     cx.reply.ok();
     Ok(Flow::Done)
+}
+
+/// The highest deleted ID to set. As in Redis, 0-0 changes nothing; `-` is for files, and sets 0-0.
+fn max_deleted_id(word: &[u8]) -> Result<Option<StreamId>, Refusal> {
+    match word {
+        b"-" => Ok(Some(StreamId::MIN)),
+        word => Ok(Some(id::parse(word, 0)?).filter(|id| *id > StreamId::MIN)),
+    }
 }
 
 fn too_small(than: &str) -> Refusal {

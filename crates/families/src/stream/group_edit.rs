@@ -30,8 +30,14 @@ pub enum GroupChange {
     RemoveConsumer { name: Name },
     /// Sets when the consumer was last seen and active.
     See { name: Name, seen_ms: u64, active_ms: Option<u64> },
-    /// Makes the entry pending.
-    Deliver { id: StreamId, delivered_ms: u64, times: u64, consumer: Option<Name> },
+    /// Makes the entry pending, which may be deleted.
+    Deliver {
+        id: StreamId,
+        delivered_ms: u64,
+        times: u64,
+        consumer: Option<Name>,
+        is_deleted: bool,
+    },
     /// Removes the entry from the pending ones.
     Acknowledge { id: StreamId },
 }
@@ -154,9 +160,14 @@ impl StreamEdit<'_> {
             consumer.map(|consumer| Name::from(consumer.name()))
         });
         let Pending { id, delivered_ms, times, .. } = *pending;
+        let consumer = consumer.flatten();
         let change =
-            || GroupChange::Deliver { id, delivered_ms, times, consumer: consumer.flatten() };
-        self.record_uncounted(group, &[], change);
+            |is_deleted| GroupChange::Deliver { id, delivered_ms, times, consumer, is_deleted };
+        let StreamEdit { stream, recorder } = self;
+        recorder.record_death(&[], || StreamChange::Group {
+            group: Name::from(group),
+            change: change(!stream.entries().contains(id)),
+        });
     }
 
     /// Removes a pending entry. Returns false if the entry is not pending.
@@ -189,7 +200,7 @@ impl StreamEdit<'_> {
                     self.stream.groups.edit(group, times);
                 }
             }
-            GroupChange::Deliver { id, delivered_ms, times, consumer } => {
+            GroupChange::Deliver { id, delivered_ms, times, consumer, .. } => {
                 let consumer = consumer.as_ref().and_then(|name| self.number(group, name));
                 let (id, delivered_ms, times) = (*id, *delivered_ms, *times);
                 self.deliver(group, &Pending { id, delivered_ms, times, consumer });

@@ -1,11 +1,14 @@
 //! The stream type: its row, its values, its editor.
 
+mod commands;
+
 use super::group_edit::GroupChange;
 use super::idempotent::{Limits, Memory, Message};
 use super::items::Entries as Source;
+use darter_keyspace::rebuild::Parts;
 use darter_keyspace::{
-    Bound, Change, Collection, Db, Event, Fresh, Key, Name, NewItem, Object, Recorder, Str, Type,
-    Typed, Value, WrongType,
+    Bound, Change, Collection, Commands, Db, Event, Fresh, Key, Name, NewItem, Object, Recorder,
+    Str, Type, Typed, Value, WrongType,
 };
 use darter_rdb::{Bounds, Encoding, Generation, Items, Kind, Layout, Piece, Plan, Survey};
 use darter_structs::blob::Blob;
@@ -152,6 +155,10 @@ impl Stream {
 }
 
 impl Value for Stream {
+    fn rebuild(&self) -> Option<Box<dyn Parts>> {
+        Some(commands::rebuild(self.clone()))
+    }
+
     fn content_bytes(&self) -> usize {
         let memory = self.memory.as_ref().map_or(0, |memory| memory.memory_bytes());
         self.entries.memory_bytes() + self.groups.memory_bytes() + memory
@@ -339,10 +346,10 @@ pub enum StreamChange {
     Append { id: StreamId, fields: List },
     /// Deletes the entry.
     Remove { id: StreamId },
-    /// Removes this many entries at the front.
-    Trim { count: usize },
-    /// Trims a single entry, although earlier ones stay.
-    TrimOne { id: StreamId },
+    /// Removes this many entries at the front, so that `left` are left.
+    Trim { count: usize, left: usize },
+    /// Trims a single entry, although earlier ones stay. The counters do not change.
+    TrimOne { id: StreamId, state: State },
     /// Sets the counters.
     State { state: State },
     /// Remembers, at this time, the entry made from a producer's message.
@@ -369,6 +376,10 @@ impl Change for StreamChange {
             changes.iter().for_each(|change| edit.apply(change));
         })?;
         Ok(())
+    }
+
+    fn encode(changes: &[Self], key: &[u8], to: &mut Commands) {
+        commands::encode(changes, key, to);
     }
 }
 
@@ -432,7 +443,8 @@ impl StreamEdit<'_> {
     pub fn trim_beside(&mut self, count: usize) {
         if count > 0 {
             self.stream.entries.remove_range(0..count);
-            self.recorder.record_death(&[XTRIM], || StreamChange::Trim { count });
+            let left = self.stream.entries.len();
+            self.recorder.record_death(&[XTRIM], || StreamChange::Trim { count, left });
         }
     }
 
@@ -441,7 +453,8 @@ impl StreamEdit<'_> {
         if self.stream.entries.first() == Some(id) {
             self.trim_beside(1);
         } else if self.stream.entries.remove(id) {
-            self.recorder.record_death(&[XTRIM], || StreamChange::TrimOne { id });
+            let state = self.stream.state;
+            self.recorder.record_death(&[XTRIM], || StreamChange::TrimOne { id, state });
         }
     }
 
@@ -480,8 +493,8 @@ impl StreamEdit<'_> {
         match change {
             StreamChange::Append { id, fields } => self.append_list(*id, fields.clone()),
             StreamChange::Remove { id } => _ = self.remove(*id),
-            StreamChange::Trim { count } => self.trim(*count),
-            StreamChange::TrimOne { id } => self.trim_one(*id),
+            StreamChange::Trim { count, .. } => self.trim(*count),
+            StreamChange::TrimOne { id, .. } => self.trim_one(*id),
             StreamChange::State { state } => self.set(*state),
             StreamChange::Remember { message, id, now } => self.remember(*message, *id, *now),
             StreamChange::Configure { limits } => self.configure(*limits),

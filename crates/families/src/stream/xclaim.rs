@@ -11,6 +11,7 @@ use crate::pending_values::flow;
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::Key;
+use darter_keyspace::rebuild::NOTHING_IS_DEAD;
 use darter_resp::{self as resp, Reply};
 use darter_structs::groups::{Group, Pending};
 use darter_structs::stream::StreamId;
@@ -114,6 +115,8 @@ struct Claiming {
     now: u64,
     /// FORCE: entries become pending if they are not.
     is_forced: bool,
+    /// DELETED: entries that were deleted are claimed, too.
+    takes_deleted: bool,
     /// LASTID: the group's position moves to this ID.
     last: Option<StreamId>,
     /// The position has moved, and no entry has been counted yet.
@@ -149,10 +152,10 @@ impl StreamJob for Claiming {
             edit.advance_group(&group, last, read);
             self.has_advanced = true;
         }
-        let Self { claim, wanted, is_forced, has_advanced, .. } = self;
+        let Self { claim, wanted, is_forced, takes_deleted, has_advanced, .. } = self;
         for _ in 0..CLAIMED_AT_ONCE {
             let Some(id) = wanted.take(all) else { break };
-            if !edit.stream().entries().contains(id) {
+            if !*takes_deleted && !edit.stream().entries().contains(id) {
                 *has_advanced &= !edit.acknowledge(&group, id);
                 continue;
             }
@@ -181,7 +184,7 @@ impl StreamJob for Claiming {
 
 /// `XCLAIM key group consumer min-idle id [id ...] [IDLE ms] [TIME ms] [RETRYCOUNT n] [FORCE]
 /// [JUSTID] [LASTID id]`: assigns pending entries that have been idle for at least `min-idle` to
-/// the consumer.
+/// the consumer. In Darter's files, JUSTID DELETED also claims entries that were deleted.
 ///
 /// Reply: array of entries, or of IDs with JUSTID. Refusals: `WrongType`, a missing key or group,
 /// invalid numbers, options; then nothing changes. Cost: O(log n) for each entry, in portions if
@@ -196,8 +199,16 @@ pub(super) fn xclaim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     }
     let wanted = Ids::new(args.position(), args.all().len());
     let (now, options, last) = (cx.now, None, None);
-    let claiming =
-        Claiming { claim, wanted, options, now, is_forced: false, last, has_advanced: false };
+    let claiming = Claiming {
+        claim,
+        wanted,
+        options,
+        now,
+        is_forced: false,
+        takes_deleted: false,
+        last,
+        has_advanced: false,
+    };
     work::run(cx, args, at, wanted.len() > CHANGED_AT_ONCE, claiming)
 }
 
@@ -213,6 +224,8 @@ impl Claiming {
         let has_value = args.left() > 1;
         if args.option("FORCE") {
             self.is_forced = true;
+        } else if args.option("DELETED") {
+            (self.takes_deleted, self.claim.only_ids) = (true, true);
         } else if args.option("JUSTID") {
             self.claim.only_ids = true;
         } else if has_value && args.option("IDLE") {
@@ -233,9 +246,10 @@ impl Claiming {
         Ok(())
     }
 
-    /// Sets the delivery time; a time in the future becomes now.
+    /// Sets the delivery time; a time in the future becomes now. A replay has no time of its own.
     fn delivered(&mut self, at: i64, now: i64) {
-        let at = if at < 0 || at > now { now } else { at };
+        let is_replay = self.now == NOTHING_IS_DEAD;
+        let at = if at < 0 || at > now && !is_replay { now } else { at };
         self.claim.delivered_ms = Some(at.cast_unsigned());
     }
 }
