@@ -31,6 +31,12 @@ impl ItemHashes {
         resp::Args::owned(&self.request)
     }
 
+    /// The item whose probe was returned last.
+    pub(crate) fn last(&self) -> Fresh<'_> {
+        let value = Args::new(self.args(), self.next - 1).value();
+        value.unwrap_or(Fresh::Bytes(b""))
+    }
+
     /// Hashes the next piece of the next item. Returns the item's probe after its last piece.
     pub(crate) fn step(&mut self) -> Option<Probe> {
         let value = Args::new(resp::Args::owned(&self.request), self.next).value();

@@ -210,11 +210,7 @@ pub trait Change: Debug + Send + 'static {
     /// Writes the commands that make `changes` to the value at `key`, in order: see `commands`.
     fn encode(changes: &[Self], key: &[u8], to: &mut Commands)
     where
-        Self: Sized,
-    {
-        let _ = (changes, key, to);
-        unimplemented!("{}", Self::TYPE.name);
-    }
+        Self: Sized;
 }
 
 /// Changes within one value, of any type, in order.

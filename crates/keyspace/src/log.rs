@@ -580,6 +580,18 @@ impl<'a> Recorder<'a> {
         self.told_as = Some(event);
     }
 
+    /// True if a change is recorded as an effect, not only as an event.
+    #[must_use]
+    pub fn wants_effects(&self) -> bool {
+        match &self.target {
+            Target::Key { log: Some(log), .. } => log.wants_effects(),
+            Target::Aside { done: Some(done), .. } => done.changes.is_some(),
+            Target::Key { log: None, .. } | Target::Aside { done: None, .. } | Target::Nowhere => {
+                false
+            }
+        }
+    }
+
     /// Counts one change, and records the result of `change` if there is a subscriber. `tells` are
     /// the key's events.
     #[inline]

@@ -22,6 +22,7 @@ mod ops;
 mod order;
 mod pubsub;
 mod replay;
+mod replayed;
 mod run;
 mod saving;
 #[cfg(test)]

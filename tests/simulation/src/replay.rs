@@ -10,6 +10,7 @@
 //! Every command that writes must appear in [`LINES`], so that none can be forgotten.
 
 use crate::ops;
+use crate::replayed::Replayed;
 use crate::value::{self, Value};
 use crate::world::{DATABASES, DATABASES_USED, Sim};
 use darter_base::Prng;
@@ -132,6 +133,8 @@ const LINES: &[&str] = &[
     "SADDEX K S F F",
     "SADDEX K KEEPTTL S F",
     "SADDEX K 1 F*",
+    "SADDEX K PXAT A F F",
+    "SADDEX K PERSIST F F",
     "FIELDEXPIRE K S F F",
     "SREM K F F",
     "SREM K F*",
@@ -417,6 +420,24 @@ fn glance(found: &Found<'_>) -> Glance {
     (found.kind(), found.encoding(), found.deadline(), entries)
 }
 
+/// [`glance`] without the encoding, which commands may change.
+fn bare_glance(found: &Found<'_>) -> (&'static Type, Option<u64>, usize) {
+    let (kind, _, deadline, entries) = glance(found);
+    (kind, deadline, entries)
+}
+
+/// [`content`] without the times at which consumers were seen, which commands do not tell.
+fn bare_content(found: &Found<'_>) -> Content {
+    let mut content = content(found);
+    for (name, _, _) in &mut content.entries {
+        if name.starts_with(b"Consumer {") {
+            let end = name.windows(7).position(|part| part == b"seen_ms").unwrap_or(name.len());
+            name.truncate(end);
+        }
+    }
+    content
+}
+
 /// The whole content of a key, including dead entries.
 fn content(found: &Found<'_>) -> Content {
     let (kind, mut items) = (found.kind(), found.items(NOTHING_IS_DEAD));
@@ -455,9 +476,11 @@ fn content(found: &Found<'_>) -> Content {
     Content { kind, entries }
 }
 
-/// A copy of one core's shard, built from its records.
+/// Copies of one core's shard: built from its records, and by the commands that these are encoded
+/// as.
 struct Copy {
     shard: Shard,
+    replayed: Replayed,
     records: u64,
 }
 
@@ -467,7 +490,11 @@ struct Copies(Vec<Copy>);
 impl Copies {
     fn listen(sim: &Sim) -> Self {
         sim.cores.iter().for_each(|core| _ = core.tx.home().shard.join(Wants::CHANGES));
-        let copy = |_| Copy { shard: Shard::new(DATABASES, 0), records: 0 };
+        let copy = |_| Copy {
+            shard: Shard::new(DATABASES, 0),
+            replayed: Replayed::new(DATABASES, families()),
+            records: 0,
+        };
         Self(sim.cores.iter().map(copy).collect())
     }
 
@@ -485,9 +512,13 @@ impl Copies {
                 }
                 apply(&mut copy.shard, &record)
                     .map_err(|_| format!("core {}: {record:?} does not fit", core.id()))?;
+                copy.replayed.follow(&record).map_err(|fault| {
+                    format!("core {}: {}: {fault}", core.id(), shorten(&format!("{record:?}")))
+                })?;
             }
         }
-        self.compare(sim, glance)
+        self.compare(sim, glance, |copy| &copy.shard)?;
+        self.compare(sim, bare_glance, |copy| &copy.replayed.shard)
     }
 
     /// Compares the results of `look` for all keys.
@@ -495,12 +526,12 @@ impl Copies {
         &self,
         sim: &Sim,
         look: fn(&Found<'_>) -> R,
+        of: fn(&Copy) -> &Shard,
     ) -> Result<(), String> {
         for (core, copy) in sim.cores.iter().zip(&self.0) {
             let home = core.tx.home();
             for at in DATABASES_USED {
-                let (wanted, found) =
-                    (each(home.shard.db(at), look), each(copy.shard.db(at), look));
+                let (wanted, found) = (each(home.shard.db(at), look), each(of(copy).db(at), look));
                 let mut names = wanted.keys().chain(found.keys());
                 if let Some(name) = names.find(|name| wanted.get(*name) != found.get(*name)) {
                     let shown = |seen: Option<&R>| shorten(&format!("{seen:?}"));
@@ -519,16 +550,17 @@ impl Copies {
 
     /// Compares the content of one key.
     fn compare_key(&self, sim: &Sim, key: &[u8]) -> Result<(), String> {
+        let name = String::from_utf8_lossy(key);
         for (core, copy) in sim.cores.iter().zip(&self.0) {
             let home = core.tx.home();
             for at in DATABASES_USED {
-                let seen = |shard: &Shard| {
-                    let entry = shard.db(at).keys().get(darter_base::hash::of(key), key)?;
-                    Found::alive(entry, NOTHING_IS_DEAD).map(|found| content(&found))
-                };
-                if seen(&home.shard) != seen(&copy.shard) {
-                    let name = String::from_utf8_lossy(key);
-                    return Err(format!("core {}, database {at}: {name:?} differs", core.id()));
+                let (wanted, id) = (seen(&home.shard, at, key, content), core.id());
+                if wanted != seen(&copy.shard, at, key, content) {
+                    return Err(format!("core {id}, database {at}: {name:?} differs"));
+                }
+                let wanted = seen(&home.shard, at, key, bare_content);
+                if wanted != seen(&copy.replayed.shard, at, key, bare_content) {
+                    return Err(format!("core {id}, database {at}: {name:?} differs in a replay"));
                 }
             }
         }
@@ -536,8 +568,17 @@ impl Copies {
     }
 
     fn check_invariants(&self) {
-        self.0.iter().for_each(|copy| copy.shard.check_invariants());
+        for copy in &self.0 {
+            copy.shard.check_invariants();
+            copy.replayed.shard.check_invariants();
+        }
     }
+}
+
+/// The result of `look` for a key.
+fn seen<R>(shard: &Shard, database: usize, key: &[u8], look: fn(&Found<'_>) -> R) -> Option<R> {
+    let entry = shard.db(database).keys().get(darter_base::hash::of(key), key)?;
+    Found::alive(entry, NOTHING_IS_DEAD).map(|found| look(&found))
 }
 
 fn shorten(text: &str) -> String {
@@ -592,7 +633,8 @@ pub(crate) fn replay(seed: u64) -> Result<(), String> {
         }
         copies.compare_key(&sim, &writer.key())?;
         if at % LOOK_EACH == 0 {
-            copies.compare(&sim, content)?;
+            copies.compare(&sim, content, |copy| &copy.shard)?;
+            copies.compare(&sim, bare_content, |copy| &copy.replayed.shard)?;
         }
         if writer.prng.chance(15) {
             sim.pass_ms(writer.prng.below(300));
@@ -603,7 +645,8 @@ pub(crate) fn replay(seed: u64) -> Result<(), String> {
         copies.follow(&sim)?;
     }
     copies.check_invariants();
-    copies.compare(&sim, content)
+    copies.compare(&sim, content, |copy| &copy.shard)?;
+    copies.compare(&sim, bare_content, |copy| &copy.replayed.shard)
 }
 
 #[cfg(test)]

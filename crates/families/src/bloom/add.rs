@@ -10,7 +10,7 @@ use crate::code_replies::reply_as;
 use crate::filter_hashes::ItemHashes;
 use crate::text::BYTES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
-use darter_keyspace::{Draft, Event, Key};
+use darter_keyspace::{Draft, Event, Fresh, Key};
 use darter_resp::Reply;
 use darter_structs::filter::{Added, Bloom, Plan, Probe};
 
@@ -91,7 +91,7 @@ fn ensure(edit: &mut BloomEdit<'_>, plan: Option<Plan>) -> Result<(), Refusal> {
 fn add_all(edit: &mut BloomEdit<'_>, mut args: Args<'_>) -> Vec<i8> {
     let mut codes = Vec::with_capacity(args.left());
     while let Some(item) = args.next() {
-        codes.push(code(edit.add(ADD, Probe::of(item))));
+        codes.push(code(edit.add(ADD, Probe::of(item), Fresh::Bytes(item))));
         if codes.last().is_some_and(|code| *code < 0) {
             break;
         }
@@ -160,7 +160,7 @@ impl Job for LongAddition {
         let Long { probes, codes, key, .. } = &mut self.long;
         while probes.left() > 0 {
             if let Some(probe) = probes.step() {
-                codes.push(code(draft.edit(cx.now).add(ADD, probe)));
+                codes.push(code(draft.edit(cx.now).add(ADD, probe, probes.last())));
                 if codes.last().is_some_and(|code| *code < 0) {
                     break;
                 }

@@ -2,13 +2,13 @@
 
 use super::items::{of_outline, outline};
 use super::value::{BloomEdit, BloomFilter};
-use crate::filter_dump::{OUTLINE, gathered, place_of, run_after};
+use crate::filter_dump::{OUTLINE, gathered, run_after};
 use crate::lookup::find_value;
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::Event;
 use darter_structs::filter::{Bloom, Layer};
-use darter_structs::pages::{PAGE_BYTES, Pages};
+use darter_structs::pages::Pages;
 
 /// The keyspace event of a loaded piece.
 const LOAD: &Event = &Event::new("bf.loadchunk", b'd');
@@ -67,16 +67,11 @@ pub(super) fn loadchunk(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Ref
         let chain = of_outline(&bytes).ok_or_else(bad_data)?;
         cx.db.edit::<BloomFilter, _>(&key, true, |edit| edit.assign(LOAD, chain))?;
     } else {
-        let load = |edit: &mut BloomEdit<'_>| load_run(edit, place, &bytes);
-        cx.db.edit::<BloomFilter, _>(&key, false, load)?.flatten().ok_or_else(bad_data)?;
+        let load = |edit: &mut BloomEdit<'_>| edit.load(LOAD, place, &bytes);
+        if cx.db.edit::<BloomFilter, _>(&key, false, load)? != Some(true) {
+            return Err(bad_data());
+        }
     }
     cx.reply.ok();
     Ok(Flow::Done)
-}
-
-/// Loads a run of pages, if the filter has a run of this length there.
-fn load_run(edit: &mut BloomEdit<'_>, piece: i64, bytes: &[u8]) -> Option<()> {
-    let (layer, first) = place_of(bits(edit.chain()), (piece, bytes.len()))?;
-    let mut pages = bytes.chunks(PAGE_BYTES).enumerate();
-    pages.all(|(at, page)| edit.load(LOAD, (layer, first + at), page)).then_some(())
 }

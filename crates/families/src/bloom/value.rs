@@ -1,12 +1,16 @@
 //! The Bloom filter type: its row, its values, its editor.
 
-use super::items::{self, Building};
+use super::items::{self, Building, outline};
+use crate::filter_dump::{OUTLINE, place_of};
+use darter_keyspace::commands::{self, Commands};
 use darter_keyspace::{
-    Change, Collection, Db, Event, Key, NewItem, Object, Recorder, Type, Typed, Value, WrongType,
+    Change, Collection, Db, Event, Fresh, Key, NewItem, Object, Recorder, StrPieces, Type, Typed,
+    Value, WrongType,
 };
 use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Items, Kind, Layout, Origin};
-use darter_structs::filter::{Added, Bloom, Plan, Probe};
+use darter_structs::filter::{Added, Bloom, Layer, Plan, Probe};
+use darter_structs::pages::PAGE_BYTES;
 
 static TYPE: &Type = &Type {
     name: "MBbloom--",
@@ -99,9 +103,9 @@ pub enum BloomChange {
     /// dump.
     Assign(Bloom),
     /// Adds the item with this hash.
-    Add(Probe),
-    /// Sets the bytes of a page of a layer.
-    Page(usize, usize, Vec<u8>),
+    Add(Probe, StrPieces),
+    /// Loads the piece with this number of a dump.
+    Load(i64, Vec<u8>),
 }
 
 const REPLAYED: &Event = &Event::new("bf.add", b'd');
@@ -112,8 +116,8 @@ impl Change for BloomChange {
     fn held_bytes(&self) -> usize {
         match self {
             Self::Assign(chain) => chain.memory_bytes(),
-            Self::Add(_) => 0,
-            Self::Page(_, _, bytes) => bytes.len(),
+            Self::Add(_, item) => item.fresh().len(),
+            Self::Load(_, bytes) => bytes.len(),
         }
     }
 
@@ -122,6 +126,33 @@ impl Change for BloomChange {
         db.edit::<BloomFilter, _>(key, true, apply)?;
         Ok(())
     }
+
+    fn encode(changes: &[Self], key: &[u8], to: &mut Commands) {
+        let are_items =
+            |one: &Self, other: &Self| matches!((one, other), (Self::Add(..), Self::Add(..)));
+        commands::runs(changes, are_items, |run| match &run[0] {
+            Self::Assign(chain) => load(key, OUTLINE, &outline(chain), to),
+            Self::Load(piece, bytes) => load(key, *piece, bytes, to),
+            Self::Add(..) => {
+                to.begin(4 + run.len());
+                [b"BF.INSERT", key, b"NOCREATE", b"ITEMS"].iter().for_each(|word| to.word(word));
+                run.iter().for_each(|change| {
+                    if let Self::Add(_, item) = change {
+                        to.pieces(item);
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// Writes the command that loads a piece of a dump.
+fn load(key: &[u8], piece: i64, bytes: &[u8], to: &mut Commands) {
+    to.begin(4);
+    to.word(b"BF.LOADCHUNK");
+    to.word(key);
+    to.number(piece);
+    to.word(bytes);
 }
 
 /// Changes a filter, and records the effects.
@@ -143,37 +174,34 @@ impl BloomEdit<'_> {
         self.recorder.record(&[event], || BloomChange::Assign(self.chain.clone()));
     }
 
-    /// Adds an item.
-    pub fn add(&mut self, event: &'static Event, probe: Probe) -> Added {
+    /// Adds an item, which has this hash.
+    pub fn add(&mut self, event: &'static Event, probe: Probe, item: Fresh<'_>) -> Added {
         let added = self.chain.add(probe);
         if added == Added::New {
-            self.recorder.record(&[event], || BloomChange::Add(probe));
+            self.recorder.record(&[event], || BloomChange::Add(probe, item.to_pieces()));
         }
         added
     }
 
-    /// Overwrites a page of a layer. Returns false if there is no such page, or if its length
-    /// differs.
-    pub fn load(
-        &mut self,
-        event: &'static Event,
-        (layer, page): (usize, usize),
-        bytes: &[u8],
-    ) -> bool {
-        let is_there = self.chain.load_page(layer, page, bytes);
-        if is_there {
-            self.recorder.record(&[event], || BloomChange::Page(layer, page, bytes.to_vec()));
+    /// Loads the piece with this number of a dump: see `filter_dump`. Returns false if the filter
+    /// has no piece of this number and length.
+    pub fn load(&mut self, event: &'static Event, piece: i64, bytes: &[u8]) -> bool {
+        let layers = self.chain.layers().iter().map(Layer::bits);
+        let Some((layer, first)) = place_of(layers, (piece, bytes.len())) else { return false };
+        let mut pages = bytes.chunks(PAGE_BYTES).enumerate();
+        let chain = &mut *self.chain;
+        let is_loaded = pages.all(|(at, page)| chain.load_page(layer, first + at, page));
+        if is_loaded {
+            self.recorder.record(&[event], || BloomChange::Load(piece, bytes.to_vec()));
         }
-        is_there
+        is_loaded
     }
 
     fn apply(&mut self, change: &BloomChange) {
         match change {
             BloomChange::Assign(chain) => self.assign(REPLAYED, chain.clone()),
-            BloomChange::Add(probe) => _ = self.add(REPLAYED, *probe),
-            BloomChange::Page(layer, page, bytes) => {
-                self.load(REPLAYED, (*layer, *page), bytes);
-            }
+            BloomChange::Add(probe, item) => _ = self.add(REPLAYED, *probe, item.fresh()),
+            BloomChange::Load(piece, bytes) => _ = self.load(REPLAYED, *piece, bytes),
         }
     }
 }

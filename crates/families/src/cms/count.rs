@@ -13,7 +13,7 @@ use crate::text::BYTES_AT_ONCE;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
-use darter_keyspace::{Draft, Key};
+use darter_keyspace::{Draft, Fresh, Key};
 use darter_resp::{self as resp, Reply};
 use darter_structs::blob::Blob;
 use std::sync::Arc;
@@ -65,7 +65,8 @@ pub(super) fn incrby(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
         while let Some(item) = args.next() {
             let by = increment(args.all(), args.position()).unwrap_or_default();
             args.next();
-            show(reply, edit.add(darter_base::hash::digest(item), by));
+            let hash = darter_base::hash::digest(item);
+            show(reply, edit.add(Fresh::Bytes(item), hash, by));
         }
     })?;
     Ok(Flow::Done)
@@ -122,7 +123,8 @@ impl Adding {
             let (mut edit, is_last) = (draft.edit(now), rows.end == depth);
             let least = edit.add_in(hash, by, rows);
             if is_last {
-                edit.end_add(hash, by);
+                let item = Args::new(resp::Args::owned(&request), at).value();
+                edit.end_add(item.unwrap_or(Fresh::Bytes(b"")), hash, by);
             }
             least
         });

@@ -2,8 +2,10 @@
 
 use crate::page_items::Pieces;
 use crate::sketches::cells;
+use darter_keyspace::commands::{self, Commands};
 use darter_keyspace::{
-    Change, Collection, Db, Event, Key, NewItem, Object, Recorder, Type, Typed, Value, WrongType,
+    Change, Collection, Db, Event, Fresh, Key, NewItem, Object, Recorder, StrPieces, Type, Typed,
+    Value, WrongType,
 };
 use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Item, Items, Kind, Layout, Origin, Plan, Source, Survey};
@@ -154,7 +156,11 @@ impl Value for Cms {
             if self.is_empty() {
                 *self = Self::new(USUAL).expect("it is small");
             }
-            self.edit(0, Recorder::none()).add(darter_base::hash::digest(name), 1);
+            self.edit(0, Recorder::none()).add(
+                Fresh::Bytes(name),
+                darter_base::hash::digest(name),
+                1,
+            );
             return true;
         }
         if self.is_empty() {
@@ -215,27 +221,52 @@ impl Source for Parts {
 pub enum CmsChange {
     /// Creates a sketch with these dimensions.
     Create { shape: CmsShape },
-    /// Adds `by` to the count of the item with this hash.
-    Add { hash: u64, by: i64 },
+    /// Adds `by` to the count of the item, which has this hash.
+    Add { item: StrPieces, hash: u64, by: i64 },
 }
 
 impl Change for CmsChange {
     const TYPE: &'static Type = TYPE;
 
     fn held_bytes(&self) -> usize {
-        0
+        if let Self::Add { item, .. } = self { item.fresh().len() } else { 0 }
     }
 
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
         db.edit::<Cms, _>(key, true, |edit| {
             for change in changes {
-                match *change {
-                    Self::Create { shape } => _ = edit.create(INITBYDIM, shape),
-                    Self::Add { hash, by } => _ = edit.add(hash, by),
+                match change {
+                    Self::Create { shape } => _ = edit.create(INITBYDIM, *shape),
+                    Self::Add { item, hash, by } => _ = edit.add(item.fresh(), *hash, *by),
                 }
             }
         })?;
         Ok(())
+    }
+
+    fn encode(changes: &[Self], key: &[u8], to: &mut Commands) {
+        let are_added =
+            |one: &Self, other: &Self| matches!((one, other), (Self::Add { .. }, Self::Add { .. }));
+        commands::runs(changes, are_added, |run| match &run[0] {
+            Self::Create { shape } => {
+                to.begin(4);
+                to.word(b"CMS.INITBYDIM");
+                to.word(key);
+                to.natural(shape.width);
+                to.natural(shape.depth);
+            }
+            Self::Add { .. } => {
+                to.begin(2 + 2 * run.len());
+                to.word(b"CMS.INCRBY");
+                to.word(key);
+                run.iter().for_each(|change| {
+                    if let Self::Add { item, by, .. } = change {
+                        to.pieces(item);
+                        to.number(*by);
+                    }
+                });
+            }
+        });
     }
 }
 
@@ -256,9 +287,9 @@ impl CmsEdit<'_> {
 
     /// Adds to all counters of the item with this hash; see [`CmsEdit::add_in`]. Returns the
     /// smallest.
-    pub fn add(&mut self, hash: u64, by: i64) -> u32 {
+    pub fn add(&mut self, item: Fresh<'_>, hash: u64, by: i64) -> u32 {
         let least = self.add_in(hash, by, 0..self.sketch.shape.depth);
-        self.end_add(hash, by);
+        self.end_add(item, hash, by);
         least
     }
 
@@ -281,8 +312,9 @@ impl CmsEdit<'_> {
     }
 
     /// Records an addition, after all rows are done.
-    pub fn end_add(&mut self, hash: u64, by: i64) {
+    pub fn end_add(&mut self, item: Fresh<'_>, hash: u64, by: i64) {
         self.sketch.count = self.sketch.count.saturating_add(by);
-        self.recorder.record(&[INCRBY], || CmsChange::Add { hash, by });
+        let item = || item.to_pieces();
+        self.recorder.record(&[INCRBY], || CmsChange::Add { item: item(), hash, by });
     }
 }

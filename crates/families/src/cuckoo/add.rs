@@ -10,7 +10,7 @@ use crate::code_replies::reply_as;
 use crate::filter_hashes::ItemHashes;
 use crate::text::BYTES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
-use darter_keyspace::{Draft, Event, Key};
+use darter_keyspace::{Draft, Event, Fresh, Key};
 use darter_resp::Reply;
 use darter_structs::filter::{Cuckoo, CuckooPlan, Moving, Probe, Put};
 
@@ -135,11 +135,11 @@ fn ensure(edit: &mut CuckooEdit<'_>, plan: Option<CuckooPlan>) -> Result<(), Ref
 fn add_all(edit: &mut CuckooEdit<'_>, mut args: Args<'_>, order: Order) -> Vec<i8> {
     let mut codes = Vec::with_capacity(args.left());
     while let Some(item) = args.next() {
-        let probe = Probe::of(item);
-        codes.push(match begin(edit, probe, order) {
+        let item = (Probe::of(item), Fresh::Bytes(item));
+        codes.push(match begin(edit, item, order) {
             Ok(code) => code,
             Err(mut moving) => loop {
-                if let Some(put) = edit.go_on(ADD, (probe, &mut moving), MOVES_AT_ONCE) {
+                if let Some(put) = edit.go_on(ADD, item, &mut moving, MOVES_AT_ONCE) {
                     break code(&put);
                 }
             },
@@ -149,11 +149,11 @@ fn add_all(edit: &mut CuckooEdit<'_>, mut args: Args<'_>, order: Order) -> Vec<i
 }
 
 /// Adds an item, unless others would have to move.
-fn begin(edit: &mut CuckooEdit<'_>, probe: Probe, order: Order) -> Result<i8, Moving> {
-    if order.only_new && edit.cuckoo().contains(probe) {
+fn begin(edit: &mut CuckooEdit<'_>, item: (Probe, Fresh<'_>), order: Order) -> Result<i8, Moving> {
+    if order.only_new && edit.cuckoo().contains(item.0) {
         return Ok(0);
     }
-    match edit.add(ADD, probe) {
+    match edit.add(ADD, item) {
         Put::Moving(moving) => Err(moving),
         put => Ok(code(&put)),
     }
@@ -221,7 +221,7 @@ impl Long {
         /// until then take 0.3 s.
         const REFUSED_MAX: usize = 256;
         if let Some((probe, mut moving)) = self.moving.take() {
-            match edit.go_on(ADD, (probe, &mut moving), MOVES) {
+            match edit.go_on(ADD, (probe, self.probes.last()), &mut moving, MOVES) {
                 Some(put) => {
                     self.refused += usize::from(matches!(put, Put::Full));
                     self.codes.push(code(&put));
@@ -229,7 +229,7 @@ impl Long {
                 None => self.moving = Some((probe, moving)),
             }
         } else if let Some(probe) = self.probes.step() {
-            match begin(edit, probe, self.order) {
+            match begin(edit, (probe, self.probes.last()), self.order) {
                 Ok(code) => self.codes.push(code),
                 Err(_) if self.refused >= REFUSED_MAX => self.codes.push(code(&Put::Full)),
                 Err(moving) => self.moving = Some((probe, moving)),

@@ -2,12 +2,11 @@
 
 use super::items::{of_outline, outline};
 use super::value::{CuckooEdit, CuckooFilter};
-use crate::filter_dump::{OUTLINE, gathered, place_of, run_after};
+use crate::filter_dump::{OUTLINE, gathered, run_after};
 use crate::lookup::find_value;
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::Event;
-use darter_structs::pages::PAGE_BYTES;
 
 /// The keyspace event of a loaded piece.
 const LOAD: &Event = &Event::new("cf.loadchunk", b'd');
@@ -62,16 +61,11 @@ pub(super) fn loadchunk(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Ref
         let cuckoo = of_outline(&bytes).ok_or_else(bad_data)?;
         cx.db.edit::<CuckooFilter, _>(&key, true, |edit| edit.assign(LOAD, cuckoo))?;
     } else {
-        let load = |edit: &mut CuckooEdit<'_>| load_run(edit, place, &bytes);
-        cx.db.edit::<CuckooFilter, _>(&key, false, load)?.flatten().ok_or_else(bad_data)?;
+        let load = |edit: &mut CuckooEdit<'_>| edit.load(LOAD, place, &bytes);
+        if cx.db.edit::<CuckooFilter, _>(&key, false, load)? != Some(true) {
+            return Err(bad_data());
+        }
     }
     cx.reply.ok();
     Ok(Flow::Done)
-}
-
-/// Loads a run of pages, if the filter has a run of this length there.
-fn load_run(edit: &mut CuckooEdit<'_>, piece: i64, bytes: &[u8]) -> Option<()> {
-    let (layer, first) = place_of(edit.cuckoo().layers().iter(), (piece, bytes.len()))?;
-    let mut pages = bytes.chunks(PAGE_BYTES).enumerate();
-    pages.all(|(at, page)| edit.load(LOAD, (layer, first + at), page)).then_some(())
 }

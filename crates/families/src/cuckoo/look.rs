@@ -7,7 +7,7 @@ use crate::filter_hashes::ItemHashes;
 use crate::lookup::find_value;
 use crate::text::BYTES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
-use darter_keyspace::{Event, Key};
+use darter_keyspace::{Event, Fresh, Key};
 use darter_resp::Reply;
 use darter_structs::filter::{Cuckoo, Probe};
 
@@ -105,11 +105,12 @@ pub(super) fn del(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> 
     if is_long(args, 1, BYTES_AT_ONCE) {
         return Ok(Flow::Job(Box::new(Deleting { probes: ItemHashes::of(args), key: at })));
     }
-    delete(cx, &key, Probe::of(args.bytes()?))
+    let item = args.bytes()?;
+    delete(cx, &key, (Probe::of(item), Fresh::Bytes(item)))
 }
 
-fn delete(cx: &mut Cx<'_>, key: &Key<'_>, probe: Probe) -> Result<Flow, Refusal> {
-    let is_removed = cx.db.edit::<CuckooFilter, _>(key, false, |edit| edit.remove(DEL, probe))?;
+fn delete(cx: &mut Cx<'_>, key: &Key<'_>, item: (Probe, Fresh<'_>)) -> Result<Flow, Refusal> {
+    let is_removed = cx.db.edit::<CuckooFilter, _>(key, false, |edit| edit.remove(DEL, item))?;
     cx.reply.boolean(is_removed.ok_or(Refusal::line("Not found"))?);
     Ok(Flow::Done)
 }
@@ -125,7 +126,7 @@ impl Job for Deleting {
     fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
         let Some(probe) = self.probes.step() else { return Ok(Step::More) };
         let key = Key::new(self.probes.args().get(self.key));
-        delete(cx, &key, probe).map(Step::Done)
+        delete(cx, &key, (probe, self.probes.last())).map(Step::Done)
     }
 }
 

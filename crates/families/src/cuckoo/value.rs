@@ -1,12 +1,16 @@
 //! The cuckoo filter type: its row, its values, its editor.
 
-use super::items::{self, Building};
+use super::items::{self, Building, outline};
+use crate::filter_dump::{OUTLINE, place_of};
+use darter_keyspace::commands::{self, Commands};
 use darter_keyspace::{
-    Change, Collection, Db, Event, Key, NewItem, Object, Recorder, Type, Typed, Value, WrongType,
+    Change, Collection, Db, Event, Fresh, Key, NewItem, Object, Recorder, StrPieces, Type, Typed,
+    Value, WrongType,
 };
 use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Items, Kind, Layout, Origin};
 use darter_structs::filter::{Cuckoo, CuckooPlan, Moving, Probe, Put};
+use darter_structs::pages::PAGE_BYTES;
 
 static TYPE: &Type = &Type {
     name: "MBbloomCF",
@@ -106,11 +110,11 @@ pub enum CuckooChange {
     /// Replaces the filter by this one, which has no items: as created, or as described by a dump.
     Assign(Cuckoo),
     /// Adds the item with this hash once.
-    Add(Probe),
+    Add(Probe, StrPieces),
     /// Removes the item with this hash once.
-    Remove(Probe),
-    /// Sets the bytes of a page of a layer.
-    Page(usize, usize, Vec<u8>),
+    Remove(Probe, StrPieces),
+    /// Loads the piece with this number of a dump.
+    Load(i64, Vec<u8>),
 }
 
 const REPLAYED: &Event = &Event::new("cf.add", b'd');
@@ -121,8 +125,8 @@ impl Change for CuckooChange {
     fn held_bytes(&self) -> usize {
         match self {
             Self::Assign(cuckoo) => cuckoo.memory_bytes(),
-            Self::Add(_) | Self::Remove(_) => 0,
-            Self::Page(_, _, bytes) => bytes.len(),
+            Self::Add(_, item) | Self::Remove(_, item) => item.fresh().len(),
+            Self::Load(_, bytes) => bytes.len(),
         }
     }
 
@@ -132,6 +136,39 @@ impl Change for CuckooChange {
         db.edit::<CuckooFilter, _>(key, true, apply)?;
         Ok(())
     }
+
+    fn encode(changes: &[Self], key: &[u8], to: &mut Commands) {
+        let are_items =
+            |one: &Self, other: &Self| matches!((one, other), (Self::Add(..), Self::Add(..)));
+        commands::runs(changes, are_items, |run| match &run[0] {
+            Self::Assign(cuckoo) => load(key, OUTLINE, &outline(cuckoo), to),
+            Self::Load(piece, bytes) => load(key, *piece, bytes, to),
+            Self::Add(..) => {
+                to.begin(4 + run.len());
+                [b"CF.INSERT", key, b"NOCREATE", b"ITEMS"].iter().for_each(|word| to.word(word));
+                run.iter().for_each(|change| {
+                    if let Self::Add(_, item) = change {
+                        to.pieces(item);
+                    }
+                });
+            }
+            Self::Remove(_, item) => {
+                to.begin(3);
+                to.word(b"CF.DEL");
+                to.word(key);
+                to.pieces(item);
+            }
+        });
+    }
+}
+
+/// Writes the command that loads a piece of a dump.
+fn load(key: &[u8], piece: i64, bytes: &[u8], to: &mut Commands) {
+    to.begin(4);
+    to.word(b"CF.LOADCHUNK");
+    to.word(key);
+    to.number(piece);
+    to.word(bytes);
 }
 
 /// Changes a filter, and records the effects.
@@ -154,10 +191,10 @@ impl CuckooEdit<'_> {
     }
 
     /// Adds an item, if there is room without moving others.
-    pub fn add(&mut self, event: &'static Event, probe: Probe) -> Put {
+    pub fn add(&mut self, event: &'static Event, (probe, item): (Probe, Fresh<'_>)) -> Put {
         let put = self.cuckoo.add(probe);
         if let Put::Done = put {
-            self.recorder.record(&[event], || CuckooChange::Add(probe));
+            self.recorder.record(&[event], || CuckooChange::Add(probe, item.to_pieces()));
         }
         put
     }
@@ -166,53 +203,54 @@ impl CuckooEdit<'_> {
     pub fn go_on(
         &mut self,
         event: &'static Event,
-        (probe, moving): (Probe, &mut Moving),
+        (probe, item): (Probe, Fresh<'_>),
+        moving: &mut Moving,
         most: usize,
     ) -> Option<Put> {
         let put = self.cuckoo.go_on(moving, most);
         if let Some(Put::Done) = put {
-            self.recorder.record(&[event], || CuckooChange::Add(probe));
+            self.recorder.record(&[event], || CuckooChange::Add(probe, item.to_pieces()));
         }
         put
     }
 
     /// Removes an item once. Returns false if it is absent.
-    pub fn remove(&mut self, event: &'static Event, probe: Probe) -> bool {
+    pub fn remove(&mut self, event: &'static Event, (probe, item): (Probe, Fresh<'_>)) -> bool {
         let is_removed = self.cuckoo.remove(probe);
         if is_removed {
-            self.recorder.record(&[event], || CuckooChange::Remove(probe));
+            self.recorder.record(&[event], || CuckooChange::Remove(probe, item.to_pieces()));
         }
         is_removed
     }
 
-    /// Overwrites a page of a layer. Returns false if there is no such page, or if its length
-    /// differs.
-    pub fn load(
-        &mut self,
-        event: &'static Event,
-        (layer, page): (usize, usize),
-        bytes: &[u8],
-    ) -> bool {
-        let is_there = self.cuckoo.load_page(layer, page, bytes);
-        if is_there {
-            self.recorder.record(&[event], || CuckooChange::Page(layer, page, bytes.to_vec()));
+    /// Loads the piece with this number of a dump: see `filter_dump`. Returns false if the filter
+    /// has no piece of this number and length.
+    pub fn load(&mut self, event: &'static Event, piece: i64, bytes: &[u8]) -> bool {
+        let layers = self.cuckoo.layers().iter();
+        let Some((layer, first)) = place_of(layers, (piece, bytes.len())) else { return false };
+        let mut pages = bytes.chunks(PAGE_BYTES).enumerate();
+        let cuckoo = &mut *self.cuckoo;
+        let is_loaded = pages.all(|(at, page)| cuckoo.load_page(layer, first + at, page));
+        if is_loaded {
+            self.recorder.record(&[event], || CuckooChange::Load(piece, bytes.to_vec()));
         }
-        is_there
+        is_loaded
     }
 
     fn apply(&mut self, change: &CuckooChange) {
         match change {
             CuckooChange::Assign(cuckoo) => self.assign(REPLAYED, cuckoo.clone()),
-            CuckooChange::Add(probe) => {
-                if let Put::Moving(mut moving) = self.add(REPLAYED, *probe) {
+            CuckooChange::Add(probe, item) => {
+                let item = (*probe, item.fresh());
+                if let Put::Moving(mut moving) = self.add(REPLAYED, item) {
                     let most = usize::from(u16::MAX);
-                    while self.go_on(REPLAYED, (*probe, &mut moving), most).is_none() {}
+                    while self.go_on(REPLAYED, item, &mut moving, most).is_none() {}
                 }
             }
-            CuckooChange::Remove(probe) => _ = self.remove(REPLAYED, *probe),
-            CuckooChange::Page(layer, page, bytes) => {
-                self.load(REPLAYED, (*layer, *page), bytes);
+            CuckooChange::Remove(probe, item) => {
+                self.remove(REPLAYED, (*probe, item.fresh()));
             }
+            CuckooChange::Load(piece, bytes) => _ = self.load(REPLAYED, *piece, bytes),
         }
     }
 }

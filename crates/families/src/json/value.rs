@@ -1,7 +1,10 @@
 //! The JSON type: its row, its values, its editor.
 
+mod commands;
+
 use darter_keyspace::{
-    Change, Collection, Db, Event, Key, NewItem, Object, Recorder, Type, Typed, Value, WrongType,
+    Change, Collection, Commands, Db, Event, Key, NewItem, Object, Recorder, Type, Typed, Value,
+    WrongType,
 };
 use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Item, Items, Kind, Layout, Origin, Plan, Source, Survey};
@@ -336,20 +339,35 @@ impl Source for Tokens {
     }
 }
 
-/// A change of a document, as recorded in the log. A path is a list of indexes.
+/// A change of a document, as recorded in the log.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum JsonChange {
     /// Sets the value at the path.
-    Assign { path: Vec<usize>, value: json::Value },
+    Assign { path: Place, value: json::Value },
     /// Sets a member of the object at the path.
-    Put { path: Vec<usize>, name: Vec<u8>, value: json::Value },
+    Put { path: Place, name: Vec<u8>, value: json::Value },
     /// Inserts the value into the array at the path, before the element at `place`.
-    Insert { path: Vec<usize>, place: usize, value: json::Value },
+    Insert { path: Place, place: usize, value: json::Value },
     /// Removes the value at the path.
-    Remove { path: Vec<usize> },
-    /// Removes these elements of the array at the path.
-    RemoveRange { path: Vec<usize>, places: Range<usize> },
+    Remove { path: Place },
+    /// Removes these elements of the array at the path, so that `left` are left.
+    RemoveRange { path: Place, places: Range<usize>, left: usize },
+}
+
+/// A place in a document: its indexes, and the path of names.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The index on each level.
+    pub indexes: Vec<usize>,
+    /// The path for commands.
+    pub text: Vec<u8>,
+}
+
+impl Place {
+    fn bytes(&self) -> usize {
+        size_of_val(&self.indexes[..]) + self.text.len()
+    }
 }
 
 const REPLAYED: &Event = &Event::new("json.set", b'd');
@@ -365,12 +383,16 @@ impl Change for JsonChange {
             Self::Put { path, name, value } => (path, name.len() + value.memory_bytes()),
             Self::Remove { path } | Self::RemoveRange { path, .. } => (path, 0),
         };
-        size_of_val(&path[..]) + held
+        path.bytes() + held
     }
 
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
         db.edit::<Json, _>(key, true, |edit| changes.iter().for_each(|change| edit.apply(change)))?;
         Ok(())
+    }
+
+    fn encode(changes: &[Self], key: &[u8], to: &mut Commands) {
+        commands::encode(changes, key, to);
     }
 }
 
@@ -392,6 +414,24 @@ impl JsonEdit<'_> {
         root.edit(path, f)
     }
 
+    /// Records a change of the value at `path`, which `change` makes of its place. If the path's text
+    /// is too long for a command, the whole value around it is recorded instead.
+    fn record(
+        &mut self,
+        event: &'static Event,
+        (path, more): (&[usize], usize),
+        change: impl FnOnce(Place) -> JsonChange,
+    ) {
+        let Self { json, recorder } = self;
+        recorder.record(&[event], || {
+            let root = json.root();
+            match root.map_or(Some(b"$".to_vec()), |root| commands::path_text(root, path, more)) {
+                Some(text) => change(Place { indexes: path.to_vec(), text }),
+                None => assignment_around(root.expect("it has a path"), path),
+            }
+        });
+    }
+
     /// Replaces a value. At the root there need not be one.
     pub fn set(&mut self, event: &'static Event, path: &[usize], value: &json::Value) {
         if path.is_empty() {
@@ -399,15 +439,17 @@ impl JsonEdit<'_> {
         } else {
             self.change(path, |old| *old = value.clone());
         }
-        let change = || JsonChange::Assign { path: path.to_vec(), value: value.clone() };
-        self.recorder.record(&[event], change);
+        self.record(event, (path, 0), |path| JsonChange::Assign { path, value: value.clone() });
     }
 
     /// Sets a member of an object.
     pub fn put(&mut self, event: &'static Event, path: &[usize], name: &[u8], value: &json::Value) {
         self.change(path, |object| object.put(JsonText::Bytes(name), value));
-        self.recorder.record(&[event], || JsonChange::Put {
-            path: path.to_vec(),
+        /// An escaped byte takes six.
+        const ESCAPED: usize = 6;
+        let more = ESCAPED * name.len() + 4;
+        self.record(event, (path, more), |path| JsonChange::Put {
+            path,
             name: name.to_vec(),
             value: value.clone(),
         });
@@ -422,17 +464,29 @@ impl JsonEdit<'_> {
         value: &json::Value,
     ) {
         self.change(path, |array| array.insert(place, value));
-        let change = || JsonChange::Insert { path: path.to_vec(), place, value: value.clone() };
-        self.recorder.record(&[event], change);
+        let change = |path| JsonChange::Insert { path, place, value: value.clone() };
+        self.record(event, (path, 0), change);
     }
 
     /// Removes a value. Removing the root removes the key.
     pub fn remove(&mut self, event: &'static Event, path: &[usize]) {
+        // Afterwards, its name is gone.
+        let text = match self.root() {
+            Some(root) if self.recorder.wants_effects() => commands::path_text(root, path, 0),
+            _ => None,
+        };
         match path.split_last() {
             None => self.json.0 = State::Empty,
             Some((place, path)) => self.change(path, |parent| parent.remove(*place)),
         }
-        self.recorder.record(&[event], || JsonChange::Remove { path: path.to_vec() });
+        let Self { json, recorder } = self;
+        recorder.record(&[event], || match (text, json.root()) {
+            (None, Some(root)) => assignment_around(root, &path[..path.len() - 1]),
+            (text, _) => {
+                let text = text.unwrap_or_default();
+                JsonChange::Remove { path: Place { indexes: path.to_vec(), text } }
+            }
+        });
     }
 
     /// Removes these elements of an array.
@@ -440,21 +494,35 @@ impl JsonEdit<'_> {
         if !places.is_empty() {
             self.change(path, |array| array.remove_range(places.clone()));
         }
-        let change = || JsonChange::RemoveRange { path: path.to_vec(), places };
-        self.recorder.record(&[event], change);
+        let array = self.root().and_then(|root| root.at(path));
+        let left = if let Some(View::Node(array)) = array { array.len() } else { 0 };
+        let change = |path| JsonChange::RemoveRange { path, places, left };
+        self.record(event, (path, 0), change);
     }
 
     fn apply(&mut self, change: &JsonChange) {
         match change {
-            JsonChange::Assign { path, value } => self.set(REPLAYED, path, value),
-            JsonChange::Put { path, name, value } => self.put(REPLAYED, path, name, value),
-            JsonChange::Insert { path, place, value } => {
-                self.insert(REPLAYED, path, *place, value);
+            JsonChange::Assign { path, value } => self.set(REPLAYED, &path.indexes, value),
+            JsonChange::Put { path, name, value } => {
+                self.put(REPLAYED, &path.indexes, name, value);
             }
-            JsonChange::Remove { path } => self.remove(REPLAYED, path),
-            JsonChange::RemoveRange { path, places } => {
-                self.remove_range(REPLAYED, path, places.clone());
+            JsonChange::Insert { path, place, value } => {
+                self.insert(REPLAYED, &path.indexes, *place, value);
+            }
+            JsonChange::Remove { path } => self.remove(REPLAYED, &path.indexes),
+            JsonChange::RemoveRange { path, places, .. } => {
+                self.remove_range(REPLAYED, &path.indexes, places.clone());
             }
         }
     }
+}
+
+/// Sets the whole value around the one at `path`: the innermost whose path is short enough.
+fn assignment_around(root: &json::Value, path: &[usize]) -> JsonChange {
+    let short = (0..=path.len()).rev().find_map(|len| {
+        let (indexes, text) = (&path[..len], commands::path_text(root, &path[..len], 0)?);
+        Some((Place { indexes: indexes.to_vec(), text }, root.copy_at(indexes)?))
+    });
+    let (path, value) = short.expect("the root's path is short");
+    JsonChange::Assign { path, value }
 }

@@ -2,6 +2,7 @@
 
 use super::digest::{Digest, Node};
 use darter_base::score;
+use darter_keyspace::commands::{self, Commands};
 use darter_keyspace::{
     Change, Collection, Db, Event, Key, NewItem, Object, Recorder, Type, Typed, Value, WrongType,
 };
@@ -196,6 +197,31 @@ impl Change for TDigestChange {
             }
         })?;
         Ok(())
+    }
+
+    fn encode(changes: &[Self], key: &[u8], to: &mut Commands) {
+        let are_added =
+            |one: &Self, other: &Self| matches!((one, other), (Self::Add { .. }, Self::Add { .. }));
+        commands::runs(changes, are_added, |run| match &run[0] {
+            Self::Create { compression } => {
+                to.begin(4);
+                to.word(b"TDIGEST.CREATE");
+                to.word(key);
+                to.word(b"COMPRESSION");
+                to.natural(*compression);
+            }
+            Self::Reset => to.command(&[b"TDIGEST.RESET", key]),
+            Self::Add { .. } => {
+                to.begin(2 + run.len());
+                to.word(b"TDIGEST.ADD");
+                to.word(key);
+                run.iter().for_each(|change| {
+                    if let Self::Add { value } = change {
+                        to.score(*value);
+                    }
+                });
+            }
+        });
     }
 }
 

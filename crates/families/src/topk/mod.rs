@@ -8,12 +8,14 @@
 //! | `long`   | items of megabytes, piece by piece                  |
 //! | `add`    | TOPK.ADD, TOPK.INCRBY                               |
 //! | `query`  | TOPK.QUERY, TOPK.COUNT, TOPK.LIST                   |
+//! | `replay` | TOPK.REPLAY                                         |
 
 mod add;
 mod create;
 mod long;
 mod parts;
 mod query;
+mod replay;
 mod value;
 
 use crate::rows::{GROW, O1, READ, READ_FAST};
@@ -52,5 +54,6 @@ pub(crate) const TABLE: &[Command] = &[
     row("topk.info",     2, READ_FAST, specs::ONE_RO_ACCESS,        create::info).doc("Returns information about a sketch", O1).syntax("key"),
     row("topk.list",    -2, READ,      specs::ONE_RO_ACCESS,        query::list).doc("Return full list of items in Top K list", O_K).syntax("key [WITHCOUNT]"),
     row("topk.query",   -3, READ,      specs::ONE_RO_ACCESS,        query::query).doc("Checks whether one or more items are in a sketch", O_ITEMS).syntax("key item:string...").elements(),
+    row("topk.replay",  -3, GROW,      specs::ONE_RW_ACCESS_UPDATE, replay::replay).doc("Repeats recorded changes of a sketch; for files only", O_ITEMS).syntax("key change:string..."),
     row("topk.reserve", -3, GROW,      specs::ONE_RW_INSERT,        create::reserve).doc("Initializes a TopK with specified parameters", O1).syntax("key topk:integer [params: width:integer depth:integer decay:double]"),
 ];

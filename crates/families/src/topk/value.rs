@@ -5,6 +5,7 @@ use super::parts::Parts;
 use crate::page_items::Pieces;
 use crate::sketches::cells;
 use darter_base::{Prng, hash};
+use darter_keyspace::commands::{self, Commands};
 use darter_keyspace::{
     Change, Collection, Db, Event, Key, Name, NewItem, Object, Recorder, Type, Typed, Value,
     WrongType,
@@ -61,6 +62,15 @@ impl TopKShape {
     #[must_use]
     pub const fn usual(k: u32) -> Self {
         Self { k, width: 8, depth: 7, decay: 0.9 }
+    }
+
+    /// Writes the command that makes an empty sketch.
+    fn encode(&self, key: &[u8], to: &mut Commands) {
+        to.begin(6);
+        to.word(b"TOPK.RESERVE");
+        to.word(key);
+        [self.k, self.width, self.depth].iter().for_each(|size| to.natural(u64::from(*size)));
+        to.score(self.decay);
     }
 
     fn is_one(&self) -> bool {
@@ -178,6 +188,20 @@ impl TopK {
     #[must_use]
     pub fn shape(&self) -> TopKShape {
         self.shape
+    }
+
+    /// Whether the recorded change is one of this sketch, when its list has `len` items.
+    pub(super) fn fits(&self, change: &TopKChange, len: usize) -> bool {
+        let TopKShape { k, width, depth, .. } = self.shape;
+        match change {
+            TopKChange::Create { .. } => false,
+            TopKChange::Bucket { at, .. } => *at < u64::from(width) * u64::from(depth),
+            TopKChange::List { item, count } => {
+                let is_there = || self.list.score(hash::of(item), item).is_some();
+                *count > 0 && (len < k as usize || is_there())
+            }
+            TopKChange::Expel => len > 0,
+        }
     }
 
     /// The items that come most often, with their counts.
@@ -364,6 +388,47 @@ impl Change for TopKChange {
         db.edit::<TopK, _>(key, true, |edit| changes.iter().for_each(|change| edit.apply(change)))?;
         Ok(())
     }
+
+    fn encode(changes: &[Self], key: &[u8], to: &mut Commands) {
+        let is_new = |change: &Self| matches!(change, Self::Create { .. });
+        let are_alike = |one: &Self, other: &Self| !is_new(one) && !is_new(other);
+        commands::runs(changes, are_alike, |run| {
+            if let Self::Create { shape } = &run[0] {
+                shape.encode(key, to);
+            } else {
+                to.begin(2 + run.iter().map(Self::words).sum::<usize>());
+                to.word(b"TOPK.REPLAY");
+                to.word(key);
+                run.iter().for_each(|change| change.encode_one(to));
+            }
+        });
+    }
+}
+
+impl TopKChange {
+    /// The number of words in TOPK.REPLAY.
+    fn words(&self) -> usize {
+        match self {
+            Self::Bucket { .. } | Self::List { .. } => 3,
+            Self::Create { .. } | Self::Expel => 1,
+        }
+    }
+
+    fn encode_one(&self, to: &mut Commands) {
+        match self {
+            Self::Bucket { at, bytes } => {
+                to.word(b"BUCKET");
+                to.natural(*at);
+                to.natural(u64::from_le_bytes(*bytes));
+            }
+            Self::List { item, count } => {
+                to.word(b"LIST");
+                to.word(item);
+                to.natural(u64::from(*count));
+            }
+            Self::Create { .. } | Self::Expel => to.word(b"EXPEL"),
+        }
+    }
 }
 
 /// Changes a sketch, and records the effects.
@@ -440,14 +505,24 @@ impl TopKEdit<'_> {
         expelled
     }
 
-    fn apply(&mut self, change: &TopKChange) {
+    /// Repeats a recorded change, which must fit: see [`TopK::fits`].
+    pub(super) fn apply(&mut self, change: &TopKChange) {
+        let Self { sketch, recorder } = self;
         match change {
             TopKChange::Create { shape } => _ = self.create(*shape),
-            TopKChange::Bucket { at, bytes } => cells::set(&mut self.sketch.buckets, *at, *bytes),
-            TopKChange::List { item, count } => {
-                self.sketch.list.insert(hash::of(item), item, f64::from(*count));
+            &TopKChange::Bucket { at, bytes } => {
+                cells::set(&mut sketch.buckets, at, bytes);
+                recorder.record_death(&[ADD], || TopKChange::Bucket { at, bytes });
             }
-            TopKChange::Expel => _ = self.sketch.list.pop(End::Front, |_| ()),
+            &TopKChange::List { ref item, count } => {
+                sketch.list.insert(hash::of(item), item, f64::from(count));
+                let item = || item.clone();
+                recorder.record_death(&[ADD], || TopKChange::List { item: item(), count });
+            }
+            TopKChange::Expel => {
+                sketch.list.pop(End::Front, |_| ());
+                recorder.record_death(&[ADD], || TopKChange::Expel);
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use super::{of_parts, parts, survives_damage};
 use darter_base::hash::digest;
 use darter_base::{Prng, number};
 use darter_families::cms::{Cms, CmsShape};
-use darter_keyspace::{Collection, Value};
+use darter_keyspace::{Collection, Fresh, Value};
 use darter_structs::pages::PAGE_BYTES;
 use std::collections::HashMap;
 
@@ -18,7 +18,9 @@ fn counted(seed: u64, shape: CmsShape, times: usize) -> (Cms, HashMap<u64, u32>)
         let (item, by) = (prng.below(kinds), prng.below(9) as u32);
         let count = exact.entry(item).or_insert(0);
         *count += by;
-        let least = sketch.edit_aside(0).add(digest(&item.to_le_bytes()), i64::from(by));
+        let bytes = item.to_le_bytes();
+        let hash = digest(&bytes);
+        let least = sketch.edit_aside(0).add(Fresh::Bytes(&bytes), hash, i64::from(by));
         assert!(least >= *count, "{seed}: {least} of {count}");
     }
     (sketch, exact)
@@ -48,13 +50,14 @@ fn counting_rows_in_portions_gives_the_same_counts() {
     let (mut whole, mut parts) = (Cms::new(shape).unwrap(), Cms::new(shape).unwrap());
     let mut prng = Prng::from_seed(6);
     for item in 0..1_000_u32 {
-        let hash = digest(&item.to_le_bytes());
+        let bytes = item.to_le_bytes();
+        let (hash, item) = (digest(&bytes), Fresh::Bytes(&bytes));
         let (by, at) = (prng.below(1 << 32).cast_signed(), prng.below(11));
-        let least = whole.edit_aside(0).add(hash, by);
+        let least = whole.edit_aside(0).add(item, hash, by);
         let mut edit = parts.edit_aside(0);
         let both = edit.add_in(hash, by, 0..at).min(edit.add_in(hash, by, at..10));
-        edit.end_add(hash, by);
-        assert_eq!(both, least, "{item}");
+        edit.end_add(item, hash, by);
+        assert_eq!(both, least, "{item:?}");
     }
     assert!(super::parts(&whole) == super::parts(&parts));
 }
@@ -73,7 +76,7 @@ fn cuts_of_large_sketches_share_memory_and_do_not_change() {
     for item in 0..100 {
         let mut text = Vec::new();
         number::write_i64(&mut text, item);
-        sketch.edit_aside(0).add(digest(&text), 1);
+        sketch.edit_aside(0).add(Fresh::Bytes(&text), digest(&text), 1);
     }
     assert_eq!((sketch.count(), cut.count()), (100, 0));
     let pages = sketch.content_bytes() / 4096;

@@ -227,7 +227,7 @@ struct StreamParts {
     stage: BuildStage,
 }
 
-/// What is written next.
+/// The next part of the stream to write.
 enum BuildStage {
     /// Nothing: the pending entries of this group are searched for ghosts, from this rank on.
     Ghosts(usize, usize),
