@@ -16,6 +16,8 @@ mod broken;
 mod check;
 mod client;
 mod faults;
+#[cfg(test)]
+mod interchange;
 mod model;
 mod moving;
 mod ops;

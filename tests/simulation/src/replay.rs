@@ -278,6 +278,8 @@ const LINES: &[&str] = &[
     "TOPK.RESERVE K 5 40 3 0.9",
     "TOPK.ADD K I I I many",
     "TOPK.INCRBY K I I I 900",
+    "TOPK.REPLAY K BUCKET I I LIST I 9",
+    "TOPK.REPLAY K EXPEL LIST F I",
     "TDIGEST.CREATE K COMPRESSION 5",
     "TDIGEST.ADD K I I I 0.5",
     "TDIGEST.MERGE K 2 K K",
@@ -289,19 +291,36 @@ const LINES: &[&str] = &[
 const MISSPELT: &[&str] = &["syntax error", "unknown", "wrong number", "numfields", "Mandatory"];
 
 /// Draws the arguments of commands.
-struct Writer {
+pub(crate) struct Writer {
     prng: Prng,
-    payload: Vec<u8>,
-    now: u64,
+    /// The result of the last DUMP.
+    pub(crate) payload: Vec<u8>,
+    /// The current time.
+    pub(crate) now: u64,
+    /// True for the lines in use.
+    fits: fn(&str) -> bool,
+    /// The earliest deadline, from now on.
+    life_ms: u64,
 }
 
 impl Writer {
-    fn command(&mut self) -> Vec<Vec<u8>> {
+    fn new(prng: Prng) -> Self {
+        Self { prng, payload: Vec::new(), now: 0, fits: |_| true, life_ms: 0 }
+    }
+
+    /// A writer of lines that fit, with deadlines in some hundred years.
+    #[cfg(test)]
+    pub(crate) fn lasting(seed: u64, fits: fn(&str) -> bool) -> Self {
+        const LIFE_MS: u64 = 10_000_000_000_000;
+        Self { fits, life_ms: LIFE_MS, ..Self::new(Prng::from_seed(seed)) }
+    }
+
+    pub(crate) fn command(&mut self) -> Vec<Vec<u8>> {
         let line = loop {
             let at = usize::try_from(self.prng.below(LINES.len() as u64)).unwrap_or(0);
             let is_flush = LINES[at].starts_with("FLUSH");
             let lacks = LINES[at].contains(" D") && self.payload.is_empty();
-            if !lacks && (!is_flush || self.prng.chance(20)) {
+            if !lacks && (self.fits)(LINES[at]) && (!is_flush || self.prng.chance(20)) {
                 break LINES[at];
             }
         };
@@ -318,10 +337,10 @@ impl Writer {
             "V" => vec![self.value()],
             "I" => number(self.prng.below(40)),
             "(I" => vec![format!("({}", self.prng.below(40)).into_bytes()],
-            "S" => number(1 + self.prng.below(2)),
-            "M" => number(1 + self.prng.below(400)),
-            "A" => number(self.now + self.prng.below(400)),
-            "B" => number(self.now / 1_000 + 1),
+            "S" => number(self.life_ms / 1_000 + 1 + self.prng.below(2)),
+            "M" => number(self.life_ms + 1 + self.prng.below(400)),
+            "A" => number(self.life_ms + self.now + self.prng.below(400)),
+            "B" => number((self.life_ms + self.now) / 1_000 + 1),
             "D" => vec![self.payload.clone()],
             "N" => number(ops::database(&mut self.prng) as u64),
             "KV*" => (0..12).flat_map(|_| [self.key(), self.value()]).collect(),
@@ -358,7 +377,7 @@ impl Writer {
     }
 }
 
-fn encode(words: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn encode(words: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
         bytes.extend(format!("${}\r\n", word.len()).into_bytes());
@@ -380,7 +399,7 @@ type Entry = (Vec<u8>, Vec<u8>, Option<u64>);
 
 /// All that a key holds: the items of its value, in their order where that has a meaning.
 #[derive(Debug, PartialEq)]
-struct Content {
+pub(crate) struct Content {
     kind: &'static Type,
     entries: Vec<Entry>,
 }
@@ -427,7 +446,7 @@ fn bare_glance(found: &Found<'_>) -> (&'static Type, Option<u64>, usize) {
 }
 
 /// [`content`] without the times at which consumers were seen, which commands do not tell.
-fn bare_content(found: &Found<'_>) -> Content {
+pub(crate) fn bare_content(found: &Found<'_>) -> Content {
     let mut content = content(found);
     for (name, _, _) in &mut content.entries {
         if name.starts_with(b"Consumer {") {
@@ -576,7 +595,12 @@ impl Copies {
 }
 
 /// The result of `look` for a key.
-fn seen<R>(shard: &Shard, database: usize, key: &[u8], look: fn(&Found<'_>) -> R) -> Option<R> {
+pub(crate) fn seen<R>(
+    shard: &Shard,
+    database: usize,
+    key: &[u8],
+    look: fn(&Found<'_>) -> R,
+) -> Option<R> {
     let entry = shard.db(database).keys().get(darter_base::hash::of(key), key)?;
     Found::alive(entry, NOTHING_IS_DEAD).map(|found| look(&found))
 }
@@ -585,7 +609,7 @@ fn shorten(text: &str) -> String {
     text.chars().take(200).collect()
 }
 
-fn families() -> Vec<&'static [Command]> {
+pub(crate) fn families() -> Vec<&'static [Command]> {
     let mut families = darter_families::TABLES.to_vec();
     families.push(darter_persist::commands::TABLE);
     families
@@ -601,7 +625,7 @@ pub(crate) fn replay(seed: u64) -> Result<(), String> {
     let cores = usize::try_from(1 + prng.below(3)).unwrap_or(1);
     let mut sim = Sim::new(seed, cores, 1, Table::new(&families(), darter_server::admin::TABLES));
     let mut copies = Copies::listen(&sim);
-    let mut writer = Writer { prng, payload: Vec::new(), now: 0 };
+    let mut writer = Writer::new(prng);
     for at in 0..COMMANDS {
         writer.now = sim.cores[0].clock.unix_ms();
         let words = writer.command();

@@ -33,12 +33,17 @@ impl Replayed {
         commands::encode(record, &mut self.to);
         let count = self.to.count();
         let bytes = self.to.take().flatten();
+        self.run_all(record.database, &bytes, count)
+    }
+
+    /// Runs these commands.
+    fn run_all(&mut self, database: usize, bytes: &[u8], count: usize) -> Result<(), String> {
         let mut parser = Parser::new(WORD_BYTES_MAX, true);
-        parser.feed(&bytes);
+        parser.feed(bytes);
         let mut ran = 0;
         while let Some(args) = parser.next_request().map_err(|error| format!("{error:?}"))? {
             let shown = shown(args);
-            let reply = self.run(record.database, args)?;
+            let reply = self.run(database, args)?;
             if reply.starts_with(b"-") {
                 return Err(format!("{shown}: {}", String::from_utf8_lossy(&reply)));
             }
@@ -100,4 +105,119 @@ fn shown(args: resp::Args<'_>) -> String {
         String::from_utf8_lossy(&word[..word.len().min(40)]).into_owned()
     });
     format!("{:?} of {}", words.collect::<Vec<_>>(), args.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::{bare_content, families, seen};
+    use darter_keyspace::commands::Encoder;
+    use darter_keyspace::{Act, Effect, Key, Wants};
+    use darter_resp::{Part, Request};
+    use std::sync::Arc;
+
+    /// The most bytes copied for one portion, and the most words of one command besides those of a payload.
+    const PORTION_BYTES: usize = 200_000;
+    const WORDS: usize = 2 * 64 + 8;
+
+    impl Replayed {
+        fn words(&mut self, words: &[&[u8]]) -> Vec<u8> {
+            let request = Arc::new(Request::from_args(words.iter().copied()));
+            let reply = self.run(0, resp::Args::owned(&request)).unwrap();
+            assert!(!reply.starts_with(b"-"), "{}", String::from_utf8_lossy(&reply));
+            reply
+        }
+
+        fn line(&mut self, line: &str) -> Vec<u8> {
+            self.words(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())
+        }
+    }
+
+    /// Makes a large value of each type; the keys are the names of the types.
+    fn fill(from: &mut Replayed) {
+        let (long, name) = (vec![b'x'; 300_000], vec![b'n'; 20_000]);
+        for at in 0..4_000 {
+            from.line(&format!("HSET hash f{at} value-{at}"));
+            from.line(&format!("SADD set member-{at}-of-many"));
+            from.line(&format!("RPUSH list element-{at}-of-many"));
+            from.line(&format!("ZADD zset {at}.5 member-{at}-of-many"));
+            from.line(&format!("XADD stream 5-{} name value-{at} more {at}", at + 1));
+        }
+        for field in [&name[..], b"long"] {
+            from.words(&[b"HSET", b"hash", field, &long]);
+            from.words(&[b"HPEXPIREAT", b"hash", b"5000", b"FIELDS", b"1", field]);
+        }
+        from.words(&[b"HSET", b"hash", &long, b"short"]);
+        from.line("HPEXPIREAT hash 7000 FIELDS 3 f1 f2 f3");
+        from.words(&[b"SADDEX", b"set", b"PXAT", b"9000", &long, b"short", &name]);
+        from.words(&[b"RPUSH", b"list", &long, b"", &name, &long]);
+        from.words(&[b"ZADD", b"zset", b"-inf", &long, b"inf", &name]);
+        from.words(&[b"XADD", b"stream", b"6-0", &name, &long]);
+        from.line("XGROUP CREATE stream g 0");
+        from.line("XGROUP CREATE stream empty 5-9 ENTRIESREAD 7");
+        from.line("XREADGROUP GROUP g alice COUNT 900 STREAMS stream >");
+        from.line("XREADGROUP GROUP g bob COUNT 90 STREAMS stream >");
+        from.line("XNACK stream g FATAL IDS 2 5-7 5-8");
+        from.line("XDEL stream 5-1 5-5 5-800 5-3999");
+        from.line("XTRIM stream MAXLEN 3990");
+        let text = format!("[{}1]", "{\"a\":[1,2.5,\"text\"]},".repeat(9_000));
+        from.words(&[b"JSON.SET", b"json", b"$", text.as_bytes()]);
+        from.words(&[b"SET", b"string", &long.repeat(5)]);
+        for key in ["hash", "json", "stream"] {
+            from.line(&format!("PEXPIREAT {key} 12345"));
+        }
+    }
+
+    #[test]
+    fn large_values_are_replayed_in_short_commands() {
+        let mut from = Replayed::new(1, families());
+        from.shard.join(Wants::CHANGES);
+        fill(&mut from);
+        let _ = from.shard.take_records();
+        for key in ["hash", "set", "list", "zset", "stream", "json", "string"] {
+            let name = format!("copy:{key}");
+            let (key, copy) = (Key::new(key.as_bytes()), Key::new(name.as_bytes()));
+            let held = from.shard.db_mut(0).read(&key).unwrap().hold_copy();
+            from.shard.db_mut(0).put(&copy, held, &[]);
+            let key = std::str::from_utf8(key.bytes).unwrap();
+            let records = from.shard.take_records();
+            let [record] = &records[..] else { panic!("{records:?}") };
+            assert!(matches!(&record.act, Act::Key(_, Effect::Install { .. })), "{record:?}");
+            let (mut to, mut encoder) = (Commands::default(), Encoder::default());
+            let (mut bytes, mut count, mut portions) = (Vec::new(), 0, 0);
+            loop {
+                let more = encoder.step(record, &mut to);
+                count += to.count();
+                let mut copied = 0;
+                for part in to.take().take() {
+                    match part {
+                        Part::Bytes(part) => {
+                            copied += part.len();
+                            bytes.extend_from_slice(&part);
+                        }
+                        Part::Shared(part, range) => bytes.extend_from_slice(&part[range]),
+                    }
+                }
+                assert!(copied <= PORTION_BYTES, "{copied} bytes of {key}");
+                portions += 1;
+                if !more {
+                    break;
+                }
+            }
+            assert!(portions > 1 || key == "string", "{key} in {portions} portions");
+            assert!(count >= 60 || key == "json" || key == "string", "{count} commands of {key}");
+            let mut parser = Parser::new(WORD_BYTES_MAX, true);
+            parser.feed(&bytes);
+            while let Some(args) = parser.next_request().unwrap() {
+                assert!(args.len() <= WORDS, "{}", shown(args));
+            }
+            let mut copy = Replayed::new(1, families());
+            copy.line(&format!("SET copy:{key} older PX 1"));
+            assert_eq!(copy.run_all(0, &bytes, count), Ok(()), "{key}");
+            let [wanted, found] =
+                [&from, &copy].map(|one| seen(&one.shard, 0, name.as_bytes(), bare_content));
+            assert!(wanted.is_some() && wanted == found, "{key}");
+            copy.shard.check_invariants();
+        }
+    }
 }

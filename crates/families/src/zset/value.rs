@@ -3,8 +3,8 @@
 use super::build::Bulk;
 use super::items::Entries;
 use darter_base::{hash, score};
-use darter_keyspace::commands::{self, Commands};
-use darter_keyspace::rebuild::{self, NOTHING_IS_DEAD, Parts};
+use darter_keyspace::commands::{self, Commands, ITEMS_MAX};
+use darter_keyspace::rebuild::{PORTION_BYTES, Parts};
 use darter_keyspace::{
     Ahead, Bound, Build, Change, Collection, Db, Event, Key, Name, NewItem, Object, Recorder,
     Twice, Type, Typed, Value, WrongType,
@@ -187,7 +187,7 @@ impl Value for ZSet {
     }
 
     fn rebuild(&self) -> Option<Box<dyn Parts>> {
-        Some(rebuild::of_items(self.items(NOTHING_IS_DEAD), FORM))
+        Some(Box::new(Additions { cut: self.entries.reader(), next: 0, written: 0 }))
     }
 
     fn is_empty(&self) -> bool {
@@ -310,7 +310,7 @@ impl Change for ZSetChange {
     fn encode(changes: &[Self], key: &[u8], to: &mut Commands) {
         commands::runs(changes, Self::are_like, |run| match &run[0] {
             Self::Put { .. } => {
-                (FORM.head)(key, run.len(), None, to);
+                add(key, run.len(), to);
                 for change in run {
                     let Self::Put { member, score } = change else { continue };
                     to.score(*score);
@@ -345,15 +345,67 @@ impl ZSetChange {
     }
 }
 
-/// The commands that add members.
-const FORM: rebuild::Form = rebuild::Form {
-    head: |key, members, _, to| {
-        to.begin(2 + 2 * members);
-        to.word(b"ZADD");
-        to.word(key);
-    },
-    until: None,
-};
+/// Begins a command that adds this many members.
+fn add(key: &[u8], members: usize, to: &mut Commands) {
+    to.begin(2 + 2 * members);
+    to.word(b"ZADD");
+    to.word(key);
+}
+
+/// The commands that add all members of a cut.
+struct Additions {
+    cut: Sorted,
+    /// The rank of the next member, and the bytes of it that are written, if it is long.
+    next: usize,
+    written: usize,
+}
+
+impl Additions {
+    /// Writes the next portion of the next member, which is long.
+    fn add_long(&mut self, key: &[u8], to: &mut Commands) {
+        let entry = self.cut.get(self.next).expect("the rank is below the length");
+        let (member, mut scratch) = (entry.member(), Scratch::new());
+        let bytes = member.bytes(&mut scratch);
+        if self.written == 0 {
+            add(key, 1, to);
+            to.score(entry.score());
+            to.open(bytes.len() as u64);
+        }
+        let end = bytes.len().min(self.written + PORTION_BYTES);
+        to.part(&bytes[self.written..end]);
+        let is_last = end == bytes.len();
+        (self.next, self.written) = if is_last { (self.next + 1, 0) } else { (self.next, end) };
+    }
+}
+
+impl Parts for Additions {
+    fn step(&mut self, key: &[u8], to: &mut Commands) -> bool {
+        let before = to.bytes();
+        while let Some(first) = self.cut.get(self.next)
+            && to.bytes() < before + PORTION_BYTES
+        {
+            if first.member().len() >= PORTION_BYTES {
+                self.add_long(key, to);
+                continue;
+            }
+            let some = || self.cut.range(self.next..self.cut.len().min(self.next + ITEMS_MAX));
+            let mut bytes = 0;
+            let fits = |entry: &SortedEntry<'_>| {
+                let is_first = bytes == 0;
+                bytes += 1 + entry.member().len();
+                is_first || bytes < PORTION_BYTES
+            };
+            let count = some().take_while(fits).count();
+            add(key, count, to);
+            for entry in some().take(count) {
+                to.score(entry.score());
+                to.word(entry.member().bytes(&mut Scratch::new()));
+            }
+            self.next += count;
+        }
+        self.next < self.cut.len()
+    }
+}
 
 /// Changes a sorted set, and records the effects.
 pub struct ZSetEdit<'a> {

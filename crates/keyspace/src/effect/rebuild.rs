@@ -7,7 +7,6 @@ use super::commands::{Commands, ITEMS_MAX, expire};
 use crate::object::Object;
 use crate::text::StrPieces;
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_base::score;
 use darter_rdb::dump::Dumper;
 use darter_rdb::{Item, Items, Source};
 use darter_structs::blob::Blob;
@@ -110,7 +109,7 @@ impl Rebuild {
     }
 }
 
-/// The commands of a collection that is written item by item.
+/// The commands of a collection that is written item by item: fields, members or elements.
 #[derive(Clone, Copy)]
 #[expect(missing_debug_implementations, reason = "functions")]
 pub struct Form {
@@ -178,10 +177,6 @@ impl ItemParts {
             Item::Pair { name, value, .. } => {
                 batch.push_name(name);
                 batch.push_word(value);
-            }
-            Item::Scored { name, score } => {
-                batch.push_word(score::Text::new(score).as_bytes());
-                batch.push_name(name);
             }
             _ => {
                 batch.flush(key, *form, to);
