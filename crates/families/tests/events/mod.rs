@@ -557,6 +557,7 @@ const NEWER: &[(&str, &[&str])] = &[
     ("TOPK.RESERVE tk 1 10 3 1", &["new", "topk.reserve"]),
     ("TOPK.ADD tk a b", &["topk.add"]),
     ("TOPK.INCRBY tk a 2 b 3", &["topk.incrby"]),
+    ("TOPK.REPLAY tk EXPEL LIST a 9", &["topk.add"]),
     ("TDIGEST.CREATE td", &["new", "tdigest.create"]),
     ("TDIGEST.ADD td 1 2 3", &["tdigest.add"]),
     ("TDIGEST.MERGE te 2 td td", &["new", "tdigest.merge"]),
