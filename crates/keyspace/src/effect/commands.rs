@@ -214,7 +214,8 @@ pub struct Encoder {
 
 impl Encoder {
     /// Writes the commands of `record`, or their next portion: about 64 KiB, and more only if they
-    /// are shared. Returns true while more is left: the next call must have the same record.
+    /// are shared. Returns true while more is left: the next call must have the same record and writer,
+    /// because a command may be incomplete.
     ///
     /// The commands of one record belong together: none may be seen without the others.
     #[inline]
