@@ -220,4 +220,52 @@ mod tests {
             copy.shard.check_invariants();
         }
     }
+
+    /// Lines whose effects have unusual commands; a number alone is a time.
+    #[rustfmt::skip] // A table.
+    const LINES: &[&str] = &[
+        "1000",
+        "SADDEX s PXAT 2000 a b c", "SADD s d", "SADDEX s PERSIST a e", "PEXPIREAT s 9000",
+        "SADDEX t PXAT 2000 a", "PEXPIREAT t 9000",
+        "HSET h a 1 b 2", "HPEXPIREAT h 2000 FIELDS 2 a b", "HPERSIST h FIELDS 1 a",
+        "RPUSH l a b a c a b", "PEXPIREAT l 9000", "LINSERT l AFTER a x", "LINSERT l BEFORE c y",
+        "LREM l -2 a", "LREM l 1 b",
+        "ZADD z -0 a inf b -inf c 0.1 d", "ZPOPMAX z", "ZREMRANGEBYRANK z 0 0",
+        "XADD x 1-1 a b", "XADD x 1-2 a b", "XADD x 1-3 a b", "XADD x 1-4 a b", "XGROUP CREATE x g 0",
+        "XREADGROUP GROUP g c STREAMS x >", "XACK x g 1-2 1-3", "XTRIM x MAXLEN 2 ACKED",
+        "XNACK x g FAIL IDS 1 1-1 RETRYCOUNT 7", "XDEL x 1-4", "1500",
+        "XREADGROUP GROUP g d CLAIM 1 STREAMS x >", "XSETID x 2-0 ENTRIESADDED 9 MAXDELETEDID 1-9",
+        "JSON.SET j $ {\"a\\\"b\":[1,2,3,4,5],\"\":{\"\\u0001'\":1.5e300},\"n\":18446744073709551615}",
+        "JSON.ARRPOP j $..* 2", "JSON.ARRTRIM j $..* 1 2", "JSON.ARRINSERT j $..* 1 7 8 9",
+        "JSON.NUMINCRBY j $..* 0.1", "JSON.DEL j $[''][*]", "JSON.ARRTRIM j $..* 5 9", "JSON.DEL j $.*",
+        "TOPK.RESERVE k 2 3 2 0.5", "TOPK.ADD k a b c d e f g a a",
+        "3000",
+        // Here, some members and fields are dead.
+        "SADD s b f", "SADD t a", "HSET h b 3",
+    ];
+
+    #[test]
+    fn unusual_changes_are_replayed() {
+        let (mut from, mut copy) = (Replayed::new(1, families()), Replayed::new(1, families()));
+        from.shard.join(Wants::CHANGES);
+        for line in LINES {
+            if let Ok(now) = line.parse() {
+                from.shard.set_now(now);
+                continue;
+            }
+            from.line(line);
+            for record in from.shard.take_records() {
+                assert_eq!(copy.follow(&record), Ok(()), "{line}");
+            }
+            for key in ["s", "t", "h", "l", "z", "x", "j", "k"] {
+                let [wanted, found] =
+                    [&from, &copy].map(|one| seen(&one.shard, 0, key.as_bytes(), bare_content));
+                assert_eq!(wanted, found, "{key} after {line}");
+                let [wanted, found] = [&from, &copy]
+                    .map(|one| seen(&one.shard, 0, key.as_bytes(), |found| found.deadline()));
+                assert_eq!(wanted, found, "deadline of {key} after {line}");
+            }
+        }
+        assert!(copy.count > 40, "{} commands", copy.count);
+    }
 }

@@ -16,18 +16,13 @@ pub(super) fn replay(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     let key = args.key()?;
     let found = cx.db.read_value::<TopK>(&key)?.ok_or_else(|| refuse(MISSING))?;
     let misfit = || refuse("TopK: invalid change");
-    let (mut changes, mut len) = (Vec::new(), found.list().len());
+    let (mut changes, mut list) = (Vec::new(), found.list().clone());
     while args.left() > 0 {
         let change = change(&mut args)?.filter(|_| changes.len() < ITEMS_MAX);
-        let change = change.filter(|change| found.fits(change, len)).ok_or_else(misfit)?;
-        match change {
-            TopKChange::Expel => len -= 1,
-            TopKChange::List { .. } => len = (len + 1).min(found.shape().k as usize),
-            _ => {}
-        }
-        changes.push(change);
+        let change = change.filter(|change| found.fits(change, &mut list));
+        changes.push(change.ok_or_else(misfit)?);
     }
-    drop(found);
+    drop((found, list));
     cx.db.edit::<TopK, _>(&key, false, |edit| {
         changes.iter().for_each(|change| edit.apply(change));
     })?;

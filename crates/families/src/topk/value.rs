@@ -190,17 +190,20 @@ impl TopK {
         self.shape
     }
 
-    /// Whether the recorded change is one of this sketch, when its list has `len` items.
-    pub(super) fn fits(&self, change: &TopKChange, len: usize) -> bool {
+    /// Whether the recorded change is one of this sketch, once its list is `list`. Makes the change
+    /// to that list.
+    pub(super) fn fits(&self, change: &TopKChange, list: &mut Sorted) -> bool {
         let TopKShape { k, width, depth, .. } = self.shape;
         match change {
             TopKChange::Create { .. } => false,
             TopKChange::Bucket { at, .. } => *at < u64::from(width) * u64::from(depth),
             TopKChange::List { item, count } => {
-                let is_there = || self.list.score(hash::of(item), item).is_some();
-                *count > 0 && (len < k as usize || is_there())
+                let hash = hash::of(item);
+                let has_room = list.len() < k as usize || list.score(hash, item).is_some();
+                list.insert(hash, item, f64::from(*count));
+                *count > 0 && has_room
             }
-            TopKChange::Expel => len > 0,
+            TopKChange::Expel => list.pop(End::Front, |_| ()).is_some(),
         }
     }
 
