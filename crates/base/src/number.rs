@@ -51,6 +51,12 @@ pub fn parse_u64(text: &[u8]) -> Option<u64> {
 /// ignored, no digits mean 0, and overflow is truncated to 64 bits, then to 32.
 #[must_use]
 pub fn leading_i32(text: &[u8]) -> i32 {
+    leading_i64(text) as i32
+}
+
+/// Reads a number as C's `atoll` does: as [`leading_i32`], but truncated to 64 bits only.
+#[must_use]
+pub fn leading_i64(text: &[u8]) -> i64 {
     let blanks = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
     let text = &text[text.iter().take_while(|byte| blanks(byte)).count()..];
     let (negative, digits) = match text {
@@ -59,11 +65,10 @@ pub fn leading_i32(text: &[u8]) -> i32 {
         digits => (false, digits),
     };
     let digits = digits.iter().take_while(|byte| byte.is_ascii_digit());
-    let value = digits.fold(0_i64, |value, digit| {
+    digits.fold(0_i64, |value, digit| {
         let digit = i64::from(digit - b'0');
         value.saturating_mul(10).saturating_add(if negative { -digit } else { digit })
-    });
-    value as i32
+    })
 }
 
 /// Appends the decimal text of `value`.

@@ -1,11 +1,12 @@
-//! Inline commands: a line of words, with quotes, for people at a telnet prompt.
+//! Inline commands: a line of words, with quotes, for people at a telnet prompt. Lines of an AOF's
+//! manifest have the same words.
 
 /// Splits `line`, which has no NUL, into words: blanks separate; `"..."` knows
 /// `\n \r \t \b \a \xHH` and `\` before any other byte; `'...'` knows `\'` only; a closing quote
 /// must be followed by a blank or the end.
 ///
 /// Errors: `None` when quotes are unbalanced. Source: Redis's inline protocol.
-pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+pub fn split_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line;
     loop {
@@ -114,11 +115,11 @@ fn hex(digit: u8) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use super::split;
+    use super::split_words;
 
     #[test]
     fn inline_requests_are_split_into_words_and_quoted_texts() {
-        let words = |line: &str| split(line.as_bytes());
+        let words = |line: &str| split_words(line.as_bytes());
         let expect = |texts: &[&[u8]]| Some(texts.iter().map(|text| text.to_vec()).collect());
         assert_eq!(words("  set  a   b "), expect(&[b"set", b"a", b"b"]));
         assert_eq!(words(r#"set "a b" 'c\'d'"#), expect(&[b"set", b"a b", b"c'd"]));

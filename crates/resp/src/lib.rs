@@ -20,6 +20,7 @@ mod reply;
 mod whole;
 
 pub use args::{Arg, Args, Block, Note, Request, Span};
+pub use inline::split_words;
 pub use lookahead::LOOKAHEAD_MAX;
 pub use output::{Output, Part};
 pub use parser::{Parsed, Parser, ProtocolError};

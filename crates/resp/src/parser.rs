@@ -561,7 +561,7 @@ impl Parser {
         };
         let line = rest[..at].strip_suffix(b"\r").unwrap_or(&rest[..at]);
         let words =
-            inline::split(line).ok_or(ProtocolError::Text("unbalanced quotes in request"))?;
+            inline::split_words(line).ok_or(ProtocolError::Text("unbalanced quotes in request"))?;
         self.cursor += at + 1;
         self.base = self.cursor;
         if words.is_empty() {

@@ -1,4 +1,5 @@
-//! Short fuzzing of everything that parses untrusted bytes (requests, RDB files, payloads of DUMP),
+//! Short fuzzing of everything that parses untrusted bytes (requests, RDB files, append-only
+//! folders, payloads of DUMP),
 //! of JSON, filters, sketches, HyperLogLogs and BITFIELD, of the libraries of scripts, and of small
 //! collections, which Darter packs into bytes. Seeded mutations of real input, for a given number
 //! of seconds a target; each processor takes a target at a time.
@@ -11,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod aof;
 mod corpus;
 mod documents;
 mod mutate;
@@ -37,6 +39,8 @@ struct Target {
 const TARGETS: &[Target] = &[
     Target { name: "requests", corpus: corpus::requests, run: requests::fuzz_requests },
     Target { name: "rdb", corpus: corpus::files, run: rdb::fuzz_rdb },
+    Target { name: "manifests", corpus: aof::manifests, run: aof::fuzz_manifests },
+    Target { name: "increments", corpus: aof::files, run: aof::fuzz_files },
     Target { name: "packs", corpus: corpus::changes, run: packs::fuzz_packs },
     Target { name: "documents", corpus: documents::corpus, run: documents::fuzz_documents },
     Target { name: "streams", corpus: streams::corpus, run: streams::fuzz_streams },
