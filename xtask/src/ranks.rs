@@ -13,7 +13,7 @@ const CRATE: &str = "crates/server/src";
 #[rustfmt::skip] // A table.
 const RANKS: &[(u8, &[&str])] = &[
     // State, and whatever else needs no core.
-    (0, &["absent", "libraries", "listeners", "saving", "settings", "spent", "spin", "engine::moving::policy",
+    (0, &["absent", "journal", "libraries", "listeners", "saving", "settings", "spent", "spin", "engine::moving::policy",
           "engine::point", "engine::scripts::registry", "engine::state::requests", "engine::stats"]),
     (1, &["doors", "log", "shared", "supervisor", "engine::presence",
           "engine::scripts::recent", "engine::transaction::queued"]),
@@ -33,25 +33,27 @@ const RANKS: &[(u8, &[&str])] = &[
     // The core.
     (7, &["engine::entry"]),
     (8, &["engine::core"]),
+    // The path to the journal, which all work takes.
+    (9, &["engine::journal"]),
     // The work of a core.
-    (9, &["engine::client_line", "engine::monitor", "engine::moving",
+    (10, &["engine::client_line", "engine::monitor", "engine::moving",
           "engine::prefetch",
-          "engine::pubsub", "engine::tracking"]),
-    (10, &["engine::unit::admit", "engine::unit::place", "engine::unit::settle", "engine::census", "engine::saving"]),
-    (11, &["engine::unit", "engine::conn::outbound", "engine::conn::receive", "engine::upkeep", "engine::wanted",
+          "engine::pubsub", "engine::replay", "engine::tracking"]),
+    (11, &["engine::unit::admit", "engine::unit::place", "engine::unit::settle", "engine::census", "engine::saving"]),
+    (12, &["engine::unit", "engine::conn::outbound", "engine::conn::receive", "engine::upkeep", "engine::wanted",
            "engine::writers"]),
-    (12, &["engine::batch", "engine::serve"]),
-    (13, &["engine::transaction", "engine::turn", "engine::waiting"]),
-    (14, &["engine::lifecycle", "engine::scripts", "engine::sleep"]),
-    (15, &["engine"]),
+    (13, &["engine::batch", "engine::serve"]),
+    (14, &["engine::transaction", "engine::turn", "engine::waiting"]),
+    (15, &["engine::lifecycle", "engine::scripts", "engine::sleep"]),
+    (16, &["engine"]),
     // The commands of connections and of the server.
-    (16, &["admin"]),
+    (17, &["admin"]),
     // The threads that run cores.
-    (17, &["clock", "knock", "post"]),
-    (18, &["arrivals"]),
-    (19, &["thread"]),
-    (20, &["boot"]),
-    (21, &[""]),
+    (18, &["clock", "knock", "post", "replay"]),
+    (19, &["arrivals"]),
+    (20, &["thread"]),
+    (21, &["boot"]),
+    (22, &[""]),
 ];
 
 /// Names that point to a module of the same or a higher rank, and are still to be corrected.

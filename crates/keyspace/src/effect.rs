@@ -21,7 +21,7 @@ use crate::event::Events;
 use crate::text::StrPieces;
 use crate::{Db, Deadline, Key, Name, Object, Shard, Type, WrongType, event};
 use commands::Commands;
-use rebuild::NOTHING_IS_DEAD;
+pub(crate) use rebuild::NOTHING_IS_DEAD;
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;

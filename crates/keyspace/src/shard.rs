@@ -3,6 +3,7 @@
 mod open;
 
 use crate::databases::Databases;
+use crate::effect::NOTHING_IS_DEAD;
 use crate::event::Events;
 use crate::log::Log;
 use crate::log::kept::{Counts, Kept};
@@ -44,6 +45,8 @@ pub struct Shard {
     nothing: Db,
     /// The time of this turn.
     now: u64,
+    /// True if commands treat expired entries as live.
+    keeps_dead: bool,
     /// The stamp of this turn's records.
     stamp: u64,
     /// The log while it has no subscribers. Later records continue its numbers.
@@ -73,6 +76,7 @@ impl Shard {
             databases: Databases::new(databases),
             nothing: Db::default(),
             now: 0,
+            keeps_dead: false,
             stamp: 0,
             resting: None,
             tracked: Tracked::default(),
@@ -96,6 +100,28 @@ impl Shard {
         self.now
     }
 
+    /// Sets whether commands treat expired entries as live, as while a journal is replayed: it has
+    /// the removals itself. The caller must not reap until then. Commands compute relative
+    /// deadlines from time 0.
+    pub fn keep_dead(&mut self, keeps_dead: bool) {
+        self.keeps_dead = keeps_dead;
+    }
+
+    /// True if commands treat expired entries as live.
+    #[must_use]
+    pub fn keeps_dead(&self) -> bool {
+        self.keeps_dead
+    }
+
+    /// Sets the time of a database that is accessed.
+    #[inline(always)]
+    fn set_time(&self, db: &Db) {
+        db.set_now(self.now);
+        if self.keeps_dead {
+            db.judge_by(NOTHING_IS_DEAD);
+        }
+    }
+
     /// Number of databases.
     #[must_use]
     pub fn databases(&self) -> usize {
@@ -107,7 +133,7 @@ impl Shard {
     pub fn db(&self, index: usize) -> &Db {
         self.check(index);
         let db = self.databases.get(index).unwrap_or(&self.nothing);
-        db.set_now(self.now);
+        self.set_time(db);
         db
     }
 
@@ -138,8 +164,12 @@ impl Shard {
         no_touch: bool,
     ) -> (&mut Db, &mut Prng, &mut ShardStats) {
         self.check(index);
+        let (now, keeps_dead) = (self.now, self.keeps_dead);
         let db = self.databases.hand_out(index);
-        db.set_now(self.now);
+        db.set_now(now);
+        if keeps_dead {
+            db.judge_by(NOTHING_IS_DEAD);
+        }
         db.set_no_touch(no_touch);
         (db, &mut self.prng, &mut self.stats)
     }
@@ -151,7 +181,7 @@ impl Shard {
 
     /// [`Shard::iter`] from database `first` on: for walking them in portions.
     pub fn iter_from(&self, first: usize) -> impl Iterator<Item = (usize, &Db)> {
-        self.databases.iter_from(first).inspect(|(_, db)| db.set_now(self.now))
+        self.databases.iter_from(first).inspect(|(_, db)| self.set_time(db))
     }
 
     /// Removes all keys of all databases: FLUSHALL. Cost: O(1); memory is freed in slices.
@@ -235,6 +265,12 @@ impl Shard {
         if let Some(log) = self.databases.log() {
             log.begin_turn(self.stamp);
         }
+    }
+
+    /// The stamp of the current turn.
+    #[must_use]
+    pub fn stamp(&self) -> u64 {
+        self.stamp
     }
 
     /// Ends a unit of commands; the next record starts another.

@@ -186,6 +186,28 @@ impl Output {
         }
     }
 
+    /// Inserts `bytes` before the byte at `at`, which must be at the end of a part or in the tail.
+    /// Cost: O(parts), and O(bytes after `at` in its part).
+    pub fn insert(&mut self, at: usize, bytes: &[u8]) {
+        if let Some(at) = at.checked_sub(self.parts_bytes) {
+            self.tail.splice(at..at, bytes.iter().copied());
+            return;
+        }
+        let (mut index, mut start) = (0, 0);
+        while start + self.parts[index].len() <= at {
+            start += self.parts[index].len();
+            index += 1;
+        }
+        self.parts_bytes += bytes.len();
+        match &mut self.parts[index] {
+            Part::Bytes(part) => _ = part.splice(at - start..at - start, bytes.iter().copied()),
+            Part::Shared(..) => {
+                assert_eq!(start, at, "a shared piece cannot be divided");
+                self.parts.insert(index, Part::Bytes(bytes.to_vec()));
+            }
+        }
+    }
+
     /// All bytes in one piece, for tests and for replies that are stored.
     #[must_use]
     pub fn flatten(mut self) -> Vec<u8> {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The names of these commands.
 #[rustfmt::skip] // A table.
 const NAMES: &[&str] = &[
-    "acl", "bgrewriteaof", "failover", "migrate",
+    "acl", "failover", "migrate",
     "module", "psync", "replconf",
     "replicaof", "restore-asking", "role",
     "slaveof", "sync",

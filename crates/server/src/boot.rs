@@ -8,18 +8,23 @@ use crate::admin::{self, Local};
 use crate::arrivals::Arrivals;
 use crate::clock::MachineClock;
 use crate::doors::Doors;
+use crate::engine::journal as journaling;
 use crate::engine::{Core, Mail, Table, World};
 use crate::files;
+use crate::journal::Found;
+use crate::journal::{self, Collector, Folder, Journal, JournalState};
 use crate::knock::{Knocker, SliceTimer};
 use crate::load::{self, Loaded};
 use crate::machine::System;
 use crate::post::Post;
+use crate::replay::Replay;
 use crate::saving::{self, SaveRequest, Saves};
 use crate::settings::Settings;
 use crate::shared::{CoreReport, Empty, Shared};
 use crate::spin::PollTime;
 use crate::supervisor::Supervisor;
 use crate::thread::Thread;
+use darter_persist::aof::manifest::Manifest;
 use darter_runtime::fs::{FileSystem, Kernel};
 use darter_runtime::net::{BackendChoice, Net, Waker};
 use darter_runtime::{clock, heap, mailbox, signal, supervise, topology};
@@ -27,7 +32,7 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, OnceLock};
+use std::sync::{Arc, Barrier, Mutex, OnceLock};
 
 /// The reason for a failed start, or for an unplanned end.
 #[derive(Debug)]
@@ -56,16 +61,16 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     warn_of_sharing(cores, processors.len());
     make_room(&mut settings, cores)?;
     let settings = Arc::new(settings);
-    let wakers = (0..cores)
-        .map(|_| Waker::new())
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| Failure(format!("cannot make a waker: {error}")))?;
+    let wakers = wakers(cores)?;
     let signals = signal::watch(wakers.clone())
         .map_err(|error| Failure(format!("cannot watch for signals: {error}")))?;
     let shared = shared(&wakers);
-    let file = rdb_file(&settings)?;
-    let (inboxes, loader) = open_file(file.as_deref(), &settings, &wakers, &shared)?;
-    let loaded = Loaded::new(if file.is_some() { cores } else { 0 }, wakers.clone());
+    let data = data(&settings, &shared)?;
+    let launch = Launch::new(&settings, &shared, data.is_none())?;
+    let keeps_dead = matches!(data, Some(load::Data::Journal(..)));
+    let loaded = Loaded::new(if data.is_some() { cores } else { 0 }, wakers.clone());
+    let OpenedData { inboxes, mut commands, loader } =
+        open_data(data, &settings, &wakers, &shared)?;
     let (table, stop) = (Arc::new(table()), Arc::new(AtomicBool::new(false)));
     let quiet: Arc<[AtomicBool]> = (0..cores).map(|_| AtomicBool::new(false)).collect();
     let (told, ready) = std::sync::mpsc::channel();
@@ -86,13 +91,10 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
             quiet: Arc::clone(&quiet),
             begun: Arc::clone(&begun),
             inbox,
+            commands: commands.take(), // For core 0, which comes first.
+            keeps_dead,
         };
-        let told = told.clone();
-        let thread = std::thread::Builder::new()
-            .name(format!("core-{id}"))
-            .spawn(move || plan.run(mailbox, &told))
-            .map_err(|error| Failure(format!("cannot start a thread: {error}")))?;
-        threads.push(thread);
+        threads.push(plan.spawn(mailbox, told.clone()).map_err(no_thread)?);
     }
     drop(told);
     wait_for_cores(cores, &ready)?;
@@ -100,16 +102,34 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     // Measured here, because neither the cores nor the loader have begun.
     shared.empty.measure(&*shared.machine);
     begun.wait();
-    let loader = loader.map(load::Opened::begin).transpose();
-    let loader = loader.map_err(|error| Failure(format!("cannot start a thread: {error}")))?;
+    let journal = launch.thread();
+    let loader = launch.with_loading(loader, keeps_dead).map_err(no_thread)?;
     crate::log::running(&settings, cores, shared.io.get().copied().unwrap_or("none"));
-    let running = Running { signals: &signals, shared: &shared, wake: &wakers[0] };
+    let running = Running {
+        signals: &signals,
+        shared: &shared,
+        wake: &wakers[0],
+        appends: settings.flag("appendonly"),
+    };
     running.serve(loader, &supervisor)?;
     shared.saves.cancel(); // No core is left to complete an unfinished snapshot.
     stop_cores(&stop, &wakers, threads)?;
     shared.saves.finish();
+    finish_journal(&journal);
     crate::log::end(shared.lost.each_ref().map(|lost| lost.load(Ordering::Relaxed)));
     Ok(())
+}
+
+fn wakers(cores: usize) -> Result<Vec<Waker>, Failure> {
+    (0..cores)
+        .map(|_| Waker::new())
+        .collect::<Result<_, _>>()
+        .map_err(|error| Failure(format!("cannot make a waker: {error}")))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
+fn no_thread(error: std::io::Error) -> Failure {
+    Failure(format!("cannot start a thread: {error}"))
 }
 
 /// Turns the process into a daemon, if the settings say so. Must be called while the process has
@@ -182,6 +202,69 @@ fn stop_cores(
     Ok(())
 }
 
+/// The journal's thread, once it runs.
+type JournalThread = Arc<Mutex<Option<journal::RunningJournal>>>;
+
+/// Ends the journal's thread. No core runs any more.
+fn finish_journal(thread: &JournalThread) {
+    let running = thread.lock().expect("no holder panics").take();
+    running.into_iter().for_each(journal::RunningJournal::finish);
+}
+
+/// Starts the journal's thread.
+struct Launch {
+    collector: Collector,
+    thread: JournalThread,
+}
+
+impl Launch {
+    /// The journal is off; or on, if `appendonly` is set and there is nothing to load.
+    fn new(settings: &Settings, shared: &Shared, is_empty: bool) -> Result<Self, Failure> {
+        let folder = Folder {
+            fs: Arc::clone(&shared.fs),
+            path: PathBuf::from(settings.text("appenddirname")),
+            name: settings.text("appendfilename").to_owned(),
+            manifest: Manifest::default(),
+            last_base: 0,
+        };
+        let mut collector = Collector::new(Arc::clone(&shared.journal), folder, random_u64());
+        if let Some(found) = shared.found.get().filter(|_| is_empty) {
+            let begun = collector.turn_on(found);
+            begun
+                .map_err(|error| Failure(format!("cannot make the append-only files: {error}")))?;
+        }
+        Ok(Self { collector, thread: Arc::default() })
+    }
+
+    /// The place of the thread.
+    fn thread(&self) -> JournalThread {
+        Arc::clone(&self.thread)
+    }
+
+    fn begin(self) -> std::io::Result<()> {
+        *self.thread.lock().expect("no holder panics") = Some(self.collector.start()?);
+        Ok(())
+    }
+
+    /// Starts to load, and the journal's thread: now, or after the append-only folder was loaded.
+    fn with_loading(
+        mut self,
+        loader: Option<load::Opened>,
+        is_journal: bool,
+    ) -> std::io::Result<Option<load::Handle>> {
+        let Some(loader) = loader else { return self.begin().map(|()| None) };
+        if !is_journal {
+            self.begin()?;
+            return loader.begin(None).map(Some);
+        }
+        let then = move |found: &Found| {
+            self.collector.turn_on(found)?;
+            self.begin()
+        };
+        loader.begin(Some(Box::new(then))).map(Some)
+    }
+}
+
 type CoreThread = std::thread::JoinHandle<std::io::Result<()>>;
 
 /// The command table, with the rows of all crates.
@@ -213,7 +296,9 @@ fn shared(wakers: &[Waker]) -> Arc<Shared> {
         stop: AtomicBool::new(false),
         load: Arc::default(),
         stopper: Box::new(move || main.unpark()),
+        journal: Arc::new(Journal::new(wakers.len(), wakers.to_vec())),
         fs,
+        found: OnceLock::new(),
         machine: Box::new(System::read()),
     })
 }
@@ -229,6 +314,8 @@ struct Running<'a> {
     shared: &'a Shared,
     /// Wakes core 0, which coordinates snapshots.
     wake: &'a Waker,
+    /// `appendonly` at the start.
+    appends: bool,
 }
 
 impl Running<'_> {
@@ -239,6 +326,12 @@ impl Running<'_> {
         if is_loaded && !self.is_to_end() {
             tracing::info!("Ready to accept connections");
             supervisor.ready();
+        }
+        if is_loaded && self.appends && self.shared.journal.state() == JournalState::Off {
+            // Only an RDB file was there. It becomes the first base.
+            self.shared.journal.start();
+            self.shared.journal.schedule_rewrite(true);
+            self.wake.wake();
         }
         if is_loaded {
             // A file that is only partly loaded must not replace the complete one.
@@ -267,6 +360,9 @@ impl Running<'_> {
                 self.signals.lower();
             }
             self.look_at_save_points();
+            if self.shared.journal.look(clock::unix_millis()) {
+                self.wake.wake();
+            }
             std::thread::park_timeout(LOOK);
         }
     }
@@ -291,6 +387,10 @@ impl Running<'_> {
     fn may_end(&self, signal: signal::Signal) -> bool {
         let saves = &self.shared.saves;
         let words = saves.words(signal);
+        if self.shared.journal.state() == JournalState::Starting && !words.force {
+            tracing::error!("Writing initial AOF, can't exit.");
+            return false;
+        }
         if !saves.saves_at_end(words) {
             return true;
         }
@@ -319,7 +419,12 @@ impl Running<'_> {
             std::thread::park_timeout(LOOK);
         }
         match loader.join() {
-            Ok(summary) => tracing::info!("{summary}"),
+            Ok((summary, found)) => {
+                tracing::info!("{summary}");
+                if let Some(found) = found {
+                    self.shared.keep_found(found);
+                }
+            }
             Err(_) if self.is_to_end() => return Ok(false),
             Err(error) => return Err(Failure(error.to_string())),
         }
@@ -342,15 +447,50 @@ fn rdb_file(settings: &Settings) -> Result<Option<PathBuf>, Failure> {
     }
 }
 
-type Opened = (Vec<Option<load::Inbox>>, Option<load::Opened>);
+/// The data to load, if there is any: an append-only folder if `appendonly` is set and there is a
+/// journal, otherwise the RDB file. The server never starts empty beside data.
+fn data(settings: &Settings, shared: &Shared) -> Result<Option<load::Data>, Failure> {
+    if !settings.flag("appendonly") {
+        return Ok(rdb_file(settings)?.map(load::Data::Rdb));
+    }
+    let folder = settings.text("appenddirname");
+    let names = load::Names { folder, file: settings.text("appendfilename") };
+    let files = load::plan(&shared.fs, names, settings.flag("aof-load-truncated"));
+    let files = files.map_err(Failure)?;
+    if !files.is_empty() {
+        return Ok(Some(load::Data::Journal(files, folder.into())));
+    }
+    shared.keep_found(files.nothing_to_load());
+    let rdb = rdb_file(settings)?;
+    if let Some(path) = &rdb {
+        tracing::info!(
+            "there is no append-only file in {folder}: {} is loaded and becomes the first base",
+            path.display()
+        );
+    }
+    Ok(rdb.map(load::Data::Rdb))
+}
 
-fn open_file(
-    file: Option<&Path>,
+/// The two ends of loading: the cores', and the thread's.
+struct OpenedData {
+    inboxes: Vec<Option<load::Inbox>>,
+    commands: Option<load::Deliverer>,
+    loader: Option<load::Opened>,
+}
+
+fn open_data(
+    data: Option<load::Data>,
     settings: &Settings,
     wakers: &[Waker],
     shared: &Shared,
-) -> Result<Opened, Failure> {
-    let Some(path) = file else { return Ok((wakers.iter().map(|_| None).collect(), None)) };
+) -> Result<OpenedData, Failure> {
+    let Some(data) = data else {
+        let inboxes = wakers.iter().map(|_| None).collect();
+        return Ok(OpenedData { inboxes, commands: None, loader: None });
+    };
+    let shown = match &data {
+        load::Data::Rdb(path) | load::Data::Journal(_, path) => path.display().to_string(),
+    };
     let databases = settings.size("databases");
     let onto = load::Onto {
         fs: Arc::clone(&shared.fs),
@@ -359,9 +499,11 @@ fn open_file(
         progress: Arc::clone(&shared.load),
         libraries: Arc::clone(&shared.libraries),
     };
-    let (inboxes, opened) = load::open(path, wakers.to_vec(), onto)
-        .map_err(|error| Failure(format!("cannot load {}: {error}", path.display())))?;
-    Ok((inboxes.into_iter().map(Some).collect(), Some(opened)))
+    let (inboxes, opened) = load::open(data, wakers.to_vec(), onto)
+        .map_err(|error| Failure(format!("cannot load {shown}: {error}")))?;
+    let load::Inboxes { cores, commands } = inboxes;
+    let inboxes = cores.into_iter().map(Some).collect();
+    Ok(OpenedData { inboxes, commands, loader: Some(opened) })
 }
 
 /// The parts from which a core's thread is created.
@@ -379,11 +521,20 @@ struct Plan {
     /// The barrier at which all cores wait: each has opened its sockets, and none serves yet.
     begun: Arc<Barrier>,
     inbox: Option<load::Inbox>,
+    /// The commands of append-only files. Core 0 only.
+    commands: Option<load::Deliverer>,
+    /// True if expired entries count as live until loading has ended.
+    keeps_dead: bool,
 }
 
 type Report = std::sync::mpsc::Sender<Result<(), Failure>>;
 
 impl Plan {
+    fn spawn(self, mailbox: mailbox::Mailbox<Post>, told: Report) -> std::io::Result<CoreThread> {
+        let name = format!("core-{}", self.id);
+        std::thread::Builder::new().name(name).spawn(move || self.run(mailbox, &told))
+    }
+
     fn run(self, mailbox: mailbox::Mailbox<Post>, told: &Report) -> std::io::Result<()> {
         if let Some(processor) = self.processor
             && let Err(error) = topology::pin_thread(processor)
@@ -441,11 +592,14 @@ impl Plan {
         admin::apply_settings(&core, self.settings);
         let loading = !self.loaded.all_are_done();
         core.hot.borrow_mut().loading = loading;
+        journaling::begin_if_on(&core);
         // A single core waits only for clients, so it never polls. Nor does a core on a shared
         // processor, which must be given up at once.
         let polls = self.cores > 1 && self.processor.is_some();
         let poll_time = polls.then(PollTime::default);
+        core.tx.home().shard.keep_dead(self.keeps_dead);
         let (stop, inbox, loaded, quiet) = (self.stop, self.inbox, self.loaded, self.quiet);
+        let replay = self.commands.map(Replay::new);
         Thread {
             core,
             net,
@@ -454,6 +608,7 @@ impl Plan {
             arrivals,
             stop,
             inbox,
+            replay,
             loaded,
             loading,
             quiet,

@@ -3,7 +3,8 @@
 //! The libraries are one immutable map. A change builds a new map from the current one. The new map
 //! is installed only if the current one has not been replaced in the meantime.
 
-use darter_script::Registry;
+use darter_keyspace::{Commands, ServerAct};
+use darter_script::{Registry, Source};
 use std::sync::{Arc, Mutex};
 
 /// The current map of libraries.
@@ -26,5 +27,47 @@ impl Libraries {
         drop(current);
         drop(old); // Dropping the last reference may free much memory.
         is_current
+    }
+}
+
+/// A change of the function libraries, as it is recorded in the log: its steps, in order.
+#[derive(Debug)]
+pub(crate) struct LibrariesChange(pub(crate) Vec<LibraryStep>);
+
+/// One step of a [`LibrariesChange`].
+#[derive(Debug)]
+pub(crate) enum LibraryStep {
+    Flush,
+    Delete(Box<str>),
+    Load(Arc<Source>),
+}
+
+impl ServerAct for LibrariesChange {
+    fn held_bytes(&self) -> usize {
+        let bytes = |step: &LibraryStep| match step {
+            LibraryStep::Flush => 0,
+            LibraryStep::Delete(name) => name.len(),
+            LibraryStep::Load(source) => source.text.len(),
+        };
+        self.0.iter().map(|step| size_of::<LibraryStep>() + bytes(step)).sum()
+    }
+
+    fn is_of_all(&self) -> bool {
+        true
+    }
+}
+
+impl LibrariesChange {
+    /// Writes the commands of the steps.
+    pub(crate) fn encode(&self, to: &mut Commands) {
+        for step in &self.0 {
+            match step {
+                LibraryStep::Flush => to.command(&[b"FUNCTION", b"FLUSH"]),
+                LibraryStep::Delete(name) => to.command(&[b"FUNCTION", b"DELETE", name.as_bytes()]),
+                LibraryStep::Load(source) => {
+                    to.command(&[b"FUNCTION", b"LOAD", b"REPLACE", &source.text]);
+                }
+            }
+        }
     }
 }

@@ -17,36 +17,45 @@
 //! - `sorter`: sorts the events of the file into portions, by the core that owns the key.
 //! - `portion`: the packed records that the loader sends to a core.
 //! - `inbox`: inserts the records of portions on a core, in slices.
+//! - `journal`: finds, verifies and cuts the files of an append-only folder.
+//! - `commands`: the commands of these files, on their way to core 0.
 //! - `functions`: the function libraries, which this thread runs once and all cores share.
 //! - `meter`: logs the progress.
 //!
 //! Not here: the file format (`persist`), and the core during loading (`thread`).
 
+mod commands;
 mod functions;
 mod inbox;
+mod journal;
 mod meter;
 mod portion;
 mod sorter;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use commands::{Deliverer, FatalReply, ReplayDelivery, ReplayErrors};
 pub(crate) use inbox::Inbox;
+pub(crate) use journal::{JournalFiles, Names, plan};
 
+use crate::journal::Found;
 use crate::libraries::Libraries;
+use commands::Deliveries;
 use darter_base::number;
 use darter_families::TYPES;
 use darter_keyspace::Types;
 use darter_rdb::{Error, Event, Limits, Reader};
 use darter_runtime::clock;
-use darter_runtime::fs::{File, FileSystem, Mode};
+use darter_runtime::fs::{File, FileSystem};
 use darter_runtime::net::Waker;
 use functions::Loading;
+use journal::{RdbFile, ReplayContext};
 use meter::LoadMeter;
 use portion::LoadPortion;
 use sorter::Sorter;
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
@@ -69,6 +78,8 @@ const USED: usize = 5;
 
 /// The number of bytes read at a time: many for the disk, but few enough for the cache.
 const BLOCK_BYTES: usize = 1 << 20;
+/// A time before every deadline.
+const NOTHING_IS_DEAD: u64 = 0;
 /// The maximal number of portions in transit to one core.
 const PORTIONS_MAX: usize = 8;
 
@@ -118,13 +129,36 @@ enum Cause {
     BadItem { key: Vec<u8>, database: usize, offset: u64 },
     /// A function library was refused.
     Library { why: String, offset: u64 },
+    /// An append-only file is damaged, or cannot be read. The text names the file.
+    Aof(String),
+    /// A command of an append-only file was refused.
+    Reply(FatalReply),
     /// The server stopped before the file was loaded.
     Stopped,
 }
 
+impl Cause {
+    /// Adds the name of the append-only file to a refused command.
+    fn in_file(self, name: &str) -> Self {
+        let Self::Reply(FatalReply(offset, text)) = self else { return self };
+        let unknown = text.strip_prefix("ERR unknown command '");
+        let text = match unknown.and_then(|rest| rest.split_once("', with args")) {
+            Some((command, _)) => {
+                format!("Unknown command '{command}' reading the append only file {name}")
+            }
+            None => format!("a command in the append only file {name} failed: {text}"),
+        };
+        Self::Aof(format!("{text} (at offset {offset})"))
+    }
+}
+
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot load {}: {}", self.path.display(), self.cause)
+        let path = self.path.display();
+        match &self.cause {
+            Cause::Aof(text) => write!(f, "cannot load the append-only folder {path}: {text}"),
+            cause => write!(f, "cannot load {path}: {cause}"),
+        }
     }
 }
 
@@ -152,9 +186,19 @@ impl fmt::Display for Cause {
             Self::Library { why, offset } => {
                 write!(f, "invalid function library at offset {offset}: {why}")
             }
+            Self::Aof(text) => f.write_str(text),
+            Self::Reply(FatalReply(offset, text)) => write!(f, "{text} at offset {offset}"),
             Self::Stopped => write!(f, "the server was stopped while loading"),
         }
     }
+}
+
+/// The data to load.
+pub(crate) enum Data {
+    /// A snapshot.
+    Rdb(PathBuf),
+    /// An append-only folder. It has a file.
+    Journal(JournalFiles, PathBuf),
 }
 
 /// The figures of a file that was loaded.
@@ -187,9 +231,12 @@ impl fmt::Display for Summary {
     }
 }
 
+/// Continues a journal that was loaded. No client is served before it returns.
+pub(crate) type Then = Box<dyn FnOnce(&Found) -> io::Result<()> + Send>;
+
 /// The thread that loads the file.
 pub(crate) struct Handle {
-    thread: JoinHandle<Result<Summary, Cause>>,
+    thread: JoinHandle<Result<(Summary, Option<Found>), Cause>>,
     path: PathBuf,
     cancelled: Arc<AtomicBool>,
 }
@@ -206,12 +253,13 @@ impl Handle {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until all cores have loaded their parts of the file.
+    /// Waits until all cores have loaded their parts of the file. Also returns the append-only
+    /// folder, if one was loaded.
     ///
     /// # Errors
     /// Errors: the file could not be read, is damaged or not supported, or the cores have stopped.
     /// The shards may contain a part of it, which must not be served.
-    pub(crate) fn join(self) -> Result<Summary, LoadError> {
+    pub(crate) fn join(self) -> Result<(Summary, Option<Found>), LoadError> {
         let result = match self.thread.join() {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -227,12 +275,14 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Starts the thread that loads the file.
+    /// Starts the thread that loads the file. After an append-only folder was loaded, `then` is
+    /// called.
     ///
     /// # Errors
     /// Errors: the thread could not be started.
-    pub(crate) fn begin(self) -> io::Result<Handle> {
-        let Self { loader, path } = self;
+    pub(crate) fn begin(self, then: Option<Then>) -> io::Result<Handle> {
+        let Self { mut loader, path } = self;
+        loader.then = then;
         let cancelled = Arc::clone(&loader.cancelled);
         let builder = std::thread::Builder::new().name("loader".into());
         Ok(Handle { thread: builder.spawn(move || loader.run())?, path, cancelled })
@@ -252,37 +302,57 @@ pub(crate) struct Onto {
     pub(crate) libraries: Arc<Libraries>,
 }
 
-/// Opens the file `path`, to be loaded by the cores that `wakers` wake. Returns the file and an
-/// inbox for each core, in order.
+/// The cores' ends of loading.
+pub(crate) struct Inboxes {
+    /// An inbox for each core, in order.
+    pub(crate) cores: Vec<Inbox>,
+    /// The commands of append-only files, for core 0.
+    pub(crate) commands: Option<Deliverer>,
+}
+
+/// Opens `data`, to be loaded by the cores that `wakers` wake. Returns the file and the cores' ends.
 ///
 /// # Errors
-/// Errors: the file could not be opened.
-pub(crate) fn open(
-    path: &Path,
-    wakers: Vec<Waker>,
-    onto: Onto,
-) -> io::Result<(Vec<Inbox>, Opened)> {
+/// Errors: a file could not be opened.
+pub(crate) fn open(data: Data, wakers: Vec<Waker>, onto: Onto) -> io::Result<(Inboxes, Opened)> {
     let Onto { fs, databases, verifies, progress, libraries } = onto;
     let cores = wakers.len();
-    let file = fs.open(path, Mode::Read)?;
-    let size = file.length()?;
-    progress[TOTAL].store(size, Ordering::Relaxed);
+    let (inboxes, lanes) = lanes(TYPES, wakers.clone());
+    let (mut journal, mut commands) = (None, None);
+    let (rdb, path, total, now) = match data {
+        Data::Rdb(path) => {
+            let rdb = RdbFile::open(&*fs, path.clone())?;
+            let bytes = rdb.bytes;
+            (Some(rdb), path, bytes, clock::unix_millis())
+        }
+        Data::Journal(files, folder) => {
+            let (rdb, bytes) = (files.rdb()?, files.bytes());
+            let (deliveries, deliverer) = commands::deliveries(wakers[0].clone());
+            (journal, commands) = (Some((files, deliveries)), Some(deliverer));
+            let path = rdb.as_ref().map_or(folder, |rdb| rdb.path.clone());
+            // An expired key of a base may be changed by a later command.
+            (rdb, path, bytes, NOTHING_IS_DEAD)
+        }
+    };
+    progress[TOTAL].store(total, Ordering::Relaxed);
     progress[BEGUN].store(clock::unix_millis() / 1_000, Ordering::Relaxed);
-    let (inboxes, lanes) = lanes(TYPES, wakers);
+    let size = rdb.as_ref().map_or(0, |rdb| rdb.bytes);
     let loader = Loader {
-        file,
+        file: rdb.map(|rdb| rdb.file),
         read: 0,
         reader: Reader::new(TYPES.kinds(), Limits::default())
             .with_size(size)
             .verifying(verifies)
             .with_blocks(),
-        sorter: Sorter::new(cores, databases, clock::unix_millis()),
+        sorter: Sorter::new(cores, databases, now),
         lanes,
+        journal,
+        then: None,
         progress,
         libraries,
         cancelled: Arc::new(AtomicBool::new(false)),
     };
-    Ok((inboxes, Opened { loader, path: path.to_owned() }))
+    Ok((Inboxes { cores: inboxes, commands }, Opened { loader, path }))
 }
 
 /// The result that a core reports at the end.
@@ -333,31 +403,58 @@ impl Lanes {
 
 /// The state of the thread that loads the file.
 struct Loader {
-    file: Box<dyn File>,
+    /// The RDB file. An append-only folder may have none.
+    file: Option<Box<dyn File>>,
     /// The number of bytes read from the file.
     read: u64,
     reader: Reader,
     sorter: Sorter,
     lanes: Lanes,
+    /// An append-only folder, which is replayed after its base, and the way to core 0.
+    journal: Option<(JournalFiles, Deliveries)>,
+    then: Option<Then>,
     progress: Arc<Progress>,
     libraries: Arc<Libraries>,
     cancelled: Arc<AtomicBool>,
 }
 
 impl Loader {
-    fn run(mut self) -> Result<Summary, Cause> {
+    fn run(mut self) -> Result<(Summary, Option<Found>), Cause> {
         let begun_ns = clock::monotonic_nanos();
         let mut meter = LoadMeter::start(begun_ns, self.progress[TOTAL].load(Ordering::Relaxed));
         let mut functions = Loading::default();
-        let parsed = self.parse(&mut meter, &mut functions);
-        meter.end();
-        parsed?;
+        if self.file.is_some() {
+            let parsed = self.parse(&mut meter, &mut functions);
+            meter.end();
+            parsed?;
+        }
         functions.finish(&self.libraries);
         self.sorter.finish(&mut |core, portion| self.lanes.send(core, portion))?;
         self.lanes.wait()?;
         self.report_progress();
+        let found = self.replay(&mut meter)?;
         let millis = (clock::monotonic_nanos() - begun_ns) / 1_000_000;
-        Ok(Summary { bytes: self.reader.offset(), millis, ..self.sorter.summary() })
+        let bytes = found.as_ref().map_or(self.reader.offset(), |found| found.loaded_bytes);
+        Ok((Summary { bytes, millis, ..self.sorter.summary() }, found))
+    }
+
+    /// Replays the commands of the append-only folder, if one is loaded.
+    fn replay(&mut self, meter: &mut LoadMeter) -> Result<Option<Found>, Cause> {
+        let Some((mut files, deliveries)) = self.journal.take() else { return Ok(None) };
+        if self.file.is_some() {
+            files.set_rdb_end(self.reader.offset());
+        }
+        let summary = self.sorter.summary();
+        let replayed = files.replay(&mut ReplayContext {
+            deliveries: &deliveries,
+            progress: &self.progress,
+            cancelled: &self.cancelled,
+            read_before: 0,
+            then: self.then.take(),
+            tick: &mut |bytes| meter.tick(clock::monotonic_nanos(), bytes, &summary),
+        });
+        meter.end();
+        replayed.map(Some)
     }
 
     /// Reads the file to its end, where the checksum was verified.
@@ -377,7 +474,8 @@ impl Loader {
     fn fill(&mut self) -> Result<(), Cause> {
         let offset = self.reader.offset();
         let space = self.reader.space(BLOCK_BYTES);
-        let read = self.file.read_at(space, self.read);
+        let file = self.file.as_ref().expect("an RDB file is parsed");
+        let read = file.read_at(space, self.read);
         let len = read.map_err(|error| Cause::Io { offset, error })?;
         self.read += len as u64;
         if len == 0 {

@@ -3,6 +3,8 @@
 
 use crate::absent::Absent;
 use crate::engine::scripts::registry::Registry;
+use crate::journal::Found;
+use crate::journal::Journal;
 use crate::libraries::Libraries;
 use crate::listeners::Listeners;
 use crate::saving::{NoFiles, Saves, Store};
@@ -44,8 +46,13 @@ pub struct Shared {
     pub(crate) libraries: Arc<Libraries>,
     /// The subscriptions to keyspace events, and the events in flight.
     pub(crate) listeners: Listeners,
+    /// The journal.
+    pub(crate) journal: Arc<Journal>,
     /// The files of snapshots, and the pidfile.
     pub(crate) fs: Arc<dyn FileSystem>,
+    /// The append-only folder as it was found and loaded. Set before clients are served, if
+    /// `appendonly` is set.
+    pub found: OnceLock<Found>,
     /// Facts about the machine and the process that only the runtime can read.
     pub machine: Box<dyn Machine>,
 }
@@ -184,9 +191,17 @@ impl Shared {
             absent: Absent::default(),
             libraries: Arc::default(),
             listeners: Listeners::default(),
+            journal: Arc::new(Journal::new(1, Vec::new())),
             fs: Arc::new(Simulated::new(0, 0, Arc::default())),
+            found: OnceLock::new(),
             machine: Box::new(Nowhere),
         })
+    }
+
+    /// Keeps the append-only folder that was found at start, and logs it.
+    pub(crate) fn keep_found(&self, found: Found) {
+        tracing::info!("{found}");
+        assert!(self.found.set(found).is_ok(), "the folder is loaded once");
     }
 
     /// Publishes the memory of a core: the bytes of its data, and the bytes that wait to be freed.

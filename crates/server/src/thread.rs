@@ -13,8 +13,11 @@
 
 use crate::arrivals::Arrivals;
 use crate::doors::Doors;
-use crate::engine::{Action, Core, Moving, Peer, Wait};
+use crate::engine::replay::loading_ended;
+use crate::engine::{Action, Core, Moving, Peer, REPLAY, Wait};
+use crate::journal::JournalState;
 use crate::post::Post;
+use crate::replay::Replay;
 use crate::settings::Settings;
 use crate::spent;
 use crate::spin::PollTime;
@@ -39,6 +42,8 @@ pub(crate) struct Thread {
     pub(crate) arrivals: Rc<Arrivals>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) inbox: Option<crate::load::Inbox>,
+    /// Replays append-only files after the base. Core 0 only.
+    pub(crate) replay: Option<Replay>,
     pub(crate) loaded: Arc<crate::load::Loaded>,
     pub(crate) loading: bool,
     /// By core: true if the core has nothing left to do. Updated while the server stops.
@@ -92,8 +97,12 @@ impl Thread {
         if self.core.admin.shared.saves.is_last() { FROZEN_LINGER_NS } else { LINGER_NS }
     }
 
-    /// Reports this core's unsaved changes, which are lost when the process ends.
+    /// Reports this core's unsaved changes, which are lost when the process ends. The journal has
+    /// them all.
     fn report_losses(&self) {
+        if self.core.admin.shared.journal.state() == JournalState::On {
+            return;
+        }
         let shard = &self.core.tx.home().shard;
         let [changes, keys] = &self.core.admin.shared.lost;
         changes.fetch_add(self.core.saving.unsaved(shard.lasting_changes()), Ordering::Relaxed);
@@ -255,6 +264,7 @@ impl Thread {
 
     /// Runs a slice, and performs its outputs. Returns true while there is more to load.
     fn turn(&mut self) -> io::Result<bool> {
+        self.look_at_loading();
         if self.core.serve_all() {
             self.send_outputs();
             let mut net = self.net.borrow_mut();
@@ -264,7 +274,7 @@ impl Thread {
         self.core.work_on();
         let is_loading = self.load_step();
         self.send_outputs();
-        Ok(is_loading)
+        Ok(is_loading || self.replay.as_ref().is_some_and(Replay::is_due))
     }
 
     /// Sends the messages to other cores, and then performs the core's actions: no client may see a
@@ -298,25 +308,49 @@ impl Thread {
     /// Loads a portion of the file. Returns true while there is more.
     fn load_step(&mut self) -> bool {
         let Some(inbox) = &mut self.inbox else {
-            if self.loading && self.loaded.all_are_done() {
-                self.loading = false;
-                self.core.hot.borrow_mut().loading = false;
-            }
-            return false;
+            return self.replay_step();
         };
         let more = self.core.load_slice(|shard, preempt| inbox.step(shard, preempt));
         if inbox.is_finished() {
             self.inbox = None;
-            // Loaded keys are in a file already, so they do not count as changes.
-            let changes = self.core.tx.home().shard.lasting_changes();
-            self.core.saving.set_saved_changes(changes);
-            self.loaded.one_is_done();
+            if self.replay.is_none() {
+                self.loaded.one_is_done();
+            }
             return true;
         }
         more
     }
 
+    /// Replays a portion of the append-only files, after the base was loaded. Returns true while there
+    /// is more.
+    fn replay_step(&mut self) -> bool {
+        if let Some(replay) = &mut self.replay {
+            let more = replay.step(&self.core);
+            if replay.is_finished() {
+                self.replay = None;
+                self.loaded.one_is_done();
+                return true;
+            }
+            return more;
+        }
+        false
+    }
+
+    /// Ends loading when all cores are done: before messages of a core run that has seen it.
+    fn look_at_loading(&mut self) {
+        if self.loading && self.loaded.all_are_done() {
+            self.loading = false;
+            loading_ended(&self.core);
+        }
+    }
+
     fn act(&mut self, action: Action) {
+        if action.token() == Some(REPLAY) {
+            if let Some(replay) = &mut self.replay {
+                replay.act(&self.core, action);
+            }
+            return;
+        }
         let mut net = self.net.borrow_mut();
         let (conn, refused) = match action {
             Action::SendFlat(conn, bytes) => (conn, net.send(conn, SendBuffer::Flat(bytes))),

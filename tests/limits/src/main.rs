@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod all_keys;
+mod append_only;
 mod beside;
 mod files;
 mod first_hour;
@@ -101,6 +102,8 @@ const GROUPS: &[&[Check]] = &[
     stalls::CHECKS,
     memory::CHECKS,
     saving::CHECKS,
+    append_only::CHECKS,
+    append_only::written::CHECKS,
     saved_streams::CHECKS,
     functions::CHECKS,
     life::CHECKS,

@@ -28,23 +28,23 @@ pub(crate) const CHECKS: &[Check] = &[
     ("writers of other keys do not wait for large values",      Asks::More,    beside_large_values),
 ];
 
-const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 /// Every type that DEBUG POPULATE may support; refused types are skipped.
 const TYPES: &[&str] = &["string", "hash", "set", "list", "zset", "stream"];
 
-fn say(client: &mut Client, words: &str) -> Result<String, String> {
+pub(crate) fn say(client: &mut Client, words: &str) -> Result<String, String> {
     let reply = client.words(words).map_err(text)?;
     let line = reply.text().map(|text| String::from_utf8_lossy(text).into_owned());
     Ok(line.unwrap_or_else(|| format!("{reply:?}")))
 }
 
-fn expect(client: &mut Client, words: &str, wanted: &str) -> Result<(), String> {
+pub(crate) fn expect(client: &mut Client, words: &str, wanted: &str) -> Result<(), String> {
     let told = say(client, words)?;
     ensure(told.starts_with(wanted), || format!("{words}: {told}, not {wanted}"))
 }
 
 /// Waits until INFO persistence has this line.
-fn wait_for(client: &mut Client, line: &str) -> Result<(), String> {
+pub(crate) fn wait_for(client: &mut Client, line: &str) -> Result<(), String> {
     let start = Instant::now();
     loop {
         let info = say(client, "INFO persistence")?;
@@ -62,12 +62,12 @@ fn start_on(stage: &Stage, file: &Path, more: &[&str]) -> Result<Server, String>
     Server::subject_in(stage.shape, more, place).map_err(text)
 }
 
-fn digest(client: &mut Client) -> Result<String, String> {
+pub(crate) fn digest(client: &mut Client) -> Result<String, String> {
     say(client, "DEBUG DIGEST")
 }
 
 /// Data of all types and sizes, some of it compressible, some with deadlines.
-fn fill(client: &mut Client, prng: &mut Prng) -> Result<(), String> {
+pub(crate) fn fill(client: &mut Client, prng: &mut Prng) -> Result<(), String> {
     for (at, name) in TYPES.iter().enumerate() {
         for (keys, elements) in [(40, 3), (5, 200), (1, 3_000)] {
             let size = 1 + prng.below(60);
@@ -236,7 +236,7 @@ fn failure(stage: &Stage) -> Result<(), String> {
 }
 
 /// The kernel refuses a file above this many bytes, as a full disk does.
-fn limit_files(server: &Server, bytes: &str) -> Result<(), String> {
+pub(crate) fn limit_files(server: &Server, bytes: &str) -> Result<(), String> {
     let mut command = Command::new("prlimit");
     command.arg("--pid").arg(server.process().0.to_string()).arg(format!("--fsize={bytes}"));
     let status = command.status().map_err(text)?;

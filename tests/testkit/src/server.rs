@@ -82,6 +82,14 @@ impl Server {
         Self::start(Path::new("redis-server"), Shape::default(), &[])
     }
 
+    /// Starts redis-server with more arguments.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not answer.
+    pub fn oracle_with(more: &[&str]) -> io::Result<Self> {
+        Self::start(Path::new("redis-server"), Shape::default(), more)
+    }
+
     /// Starts Darter.
     ///
     /// # Errors
@@ -116,6 +124,15 @@ impl Server {
         prepare: impl Fn(&Path) -> io::Result<()>,
     ) -> io::Result<Self> {
         Self::try_start(&subject_path(), shape, more, None, &prepare)
+    }
+
+    /// Starts redis-server in a folder filled by `prepare`.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not answer.
+    pub fn oracle_in(more: &[&str], prepare: impl Fn(&Path) -> io::Result<()>) -> io::Result<Self> {
+        let binary = Path::new("redis-server");
+        Self::try_start(binary, Shape::default(), more, None, &prepare)
     }
 
     fn start(binary: &Path, shape: Shape, more: &[&str]) -> io::Result<Self> {

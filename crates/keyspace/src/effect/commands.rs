@@ -54,6 +54,13 @@ impl Commands {
         self.out.len()
     }
 
+    /// Writes `bytes`, which are whole commands, before the command that begins at `at`. They do not
+    /// count.
+    pub fn insert(&mut self, at: usize, bytes: &[u8]) {
+        assert!(at <= self.out.len(), "{at} is behind the {} bytes written", self.out.len());
+        self.out.insert(at, bytes);
+    }
+
     /// Takes the output. The last command, and even its last word, may be incomplete while a value
     /// is encoded in portions.
     #[must_use]
@@ -235,8 +242,9 @@ impl Encoder {
         false
     }
 
+    /// [`Encoder::step`] for the effect on a key.
     #[inline]
-    fn step_key(&mut self, key: &[u8], effect: &Effect, to: &mut Commands) -> bool {
+    pub fn step_key(&mut self, key: &[u8], effect: &Effect, to: &mut Commands) -> bool {
         match effect {
             Effect::Text { value, deadline, .. } => set(key, value, *deadline, to),
             Effect::Deadline(deadline) => expire(key, *deadline, to),

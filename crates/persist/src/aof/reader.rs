@@ -136,6 +136,12 @@ impl Reader {
         self.place == Place::Start
     }
 
+    /// True within a line that begins with `#`.
+    #[must_use]
+    pub fn is_in_line(&self) -> bool {
+        self.place == Place::Comment
+    }
+
     /// The line that was read last, without CR and LF. Valid after [`Item::Line`].
     #[must_use]
     pub fn line(&self) -> &[u8] {

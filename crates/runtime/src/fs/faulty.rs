@@ -72,9 +72,11 @@ impl Faults {
         self.0.lock().expect("no holder panics").has_crashed
     }
 
-    /// Ends a crash: a new process begins.
+    /// Ends a crash, and forgets the faults to come: a new process begins.
     pub fn restart(&self) {
-        self.0.lock().expect("no holder panics").has_crashed = false;
+        let mut plan = self.0.lock().expect("no holder panics");
+        plan.has_crashed = false;
+        plan.planned.clear();
     }
 
     /// Counts a call, and waits for as long as its fault says. Returns the number of bytes that it

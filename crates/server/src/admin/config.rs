@@ -1,10 +1,12 @@
 //! CONFIG GET, SET, REWRITE, RESETSTAT, HELP.
 
 use super::{container, history, now, secret, syntax, task, tips};
+use crate::engine::saving::rewriting;
 use crate::engine::state::changes::{Change, Pairs};
 use crate::engine::state::pubsub::events::EventClasses;
 use crate::engine::{ClientLimits, Core, LOADING, OutputLimit, Runner, ServerCall, SessionCx};
 use crate::files;
+use crate::journal::{Growth, Sync};
 use crate::saving::{Point, Rules, Words};
 use crate::settings::{ROWS, SettingKind, Settings, Wrong, file};
 use darter_base::glob::{self, Case};
@@ -159,12 +161,27 @@ async fn change(core: &Rc<Core>, pairs: &Pairs) -> Result<(), String> {
         }
         return Err(why);
     }
+    if let Err(why) = switch_journal(core, &settings).await {
+        return Err(why.to_owned());
+    }
     crate::log::follow(&settings);
     core.ask_all(|| {
         let settings = Arc::clone(&settings);
         move |core: &Rc<Core>| apply(core, settings)
     })
     .await;
+    Ok(())
+}
+
+/// Turns the journal on or off, if the settings say so.
+async fn switch_journal(core: &Rc<Core>, settings: &Settings) -> Result<(), &'static str> {
+    let (is_on, was_on) = (settings.flag("appendonly"), core.admin.settings().flag("appendonly"));
+    if is_on && !was_on && !rewriting::turn_on(Rc::clone(core)).await {
+        return Err("'appendonly') - Unable to turn on AOF. Check server logs.");
+    }
+    if was_on && !is_on {
+        rewriting::turn_off(Rc::clone(core)).await;
+    }
     Ok(())
 }
 
@@ -235,6 +252,12 @@ pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
         let on_int = Words::read(settings.text("shutdown-on-sigint"));
         let rules = Rules { points, stops_writes, on_term, on_int };
         core.admin.shared.saves.set_rules(rules);
+        core.admin.shared.journal.set_sync(Sync::read(settings.text("appendfsync")));
+        core.admin.shared.journal.set_timestamps(settings.flag("aof-timestamp-enabled"));
+        core.admin.shared.journal.set_growth(Growth {
+            percent: settings.size("auto-aof-rewrite-percentage") as u64,
+            least_bytes: settings.size("auto-aof-rewrite-min-size") as u64,
+        });
     }
     *core.admin.settings.borrow_mut() = settings;
 }

@@ -6,6 +6,8 @@ use super::{categories, history, syntax, task, tips};
 use crate::engine::scripts::machines::Kind;
 use crate::engine::state::pubsub::SubscriptionKind;
 use crate::engine::{CommandStats, Core, CoreStats, Runner, ServerCall, Slices};
+use crate::journal::JournalState;
+use crate::saving::Purpose;
 use crate::shared::Shared;
 use darter_command::{Answer, Command, Flags, Group, Refusal};
 use darter_families::TYPES;
@@ -416,11 +418,13 @@ fn persistence(report: &Report<'_>, text: &mut String) {
     field(text, "current_save_keys_processed", processed);
     field(text, "current_save_keys_total", total);
     field(text, "rdb_changes_since_last_save", report.sum(|facts| facts.unsaved));
-    field(text, "rdb_bgsave_in_progress", u8::from(current_s.is_some()));
+    let is_dump = saves.is_made_for(Purpose::Dump);
+    field(text, "rdb_bgsave_in_progress", u8::from(is_dump));
     field(text, "rdb_last_save_time", saves.saved_s());
     field(text, "rdb_last_bgsave_status", saves.status());
     field(text, "rdb_last_bgsave_time_sec", saves.took_s());
-    let shown_s = current_s.map_or(-1, |seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
+    let shown = |seconds: Option<u64>| seconds.map_or(-1, |s| i64::try_from(s).unwrap_or(i64::MAX));
+    let shown_s = shown(current_s.filter(|_| is_dump));
     field(text, "rdb_current_bgsave_time_sec", shown_s);
     field(text, "rdb_saves", saves.count());
     field(text, "rdb_writes_held", report.sum(|facts| facts.stats.writes_held));
@@ -428,7 +432,29 @@ fn persistence(report: &Report<'_>, text: &mut String) {
     field(text, "rdb_held_peak_bytes", report.sum(|facts| facts.saving_held[1]));
     field(text, "rdb_last_load_keys_expired", expired);
     field(text, "rdb_last_load_keys_loaded", keys);
-    field(text, "aof_enabled", 0);
+    let journal = &shared.journal;
+    let (state, rewrites) = (journal.state(), journal.rewrites());
+    let is_base = saves.is_made_for(Purpose::Base);
+    field(text, "aof_enabled", u8::from(state != JournalState::Off));
+    field(text, "aof_rewrite_in_progress", u8::from(rewrites.is_begun));
+    field(text, "aof_rewrite_scheduled", u8::from(journal.is_rewrite_scheduled()));
+    field(text, "aof_last_rewrite_time_sec", rewrites.took_s);
+    field(text, "aof_current_rewrite_time_sec", shown(current_s.filter(|_| is_base)));
+    let word = |is_good| if is_good { "ok" } else { "err" };
+    field(text, "aof_last_bgrewrite_status", word(rewrites.failures == 0));
+    field(text, "aof_rewrites", rewrites.count);
+    field(text, "aof_rewrites_consecutive_failures", rewrites.failures);
+    field(text, "aof_last_write_status", word(state != JournalState::Failed));
+    field(text, "aof_last_cow_size", 0);
+    if state != JournalState::Off {
+        let [size, base] = journal.sizes();
+        field(text, "aof_current_size", size);
+        field(text, "aof_base_size", base);
+        field(text, "aof_pending_rewrite", u8::from(journal.is_rewrite_scheduled()));
+        field(text, "aof_buffer_length", 0);
+        field(text, "aof_pending_bio_fsync", 0);
+        field(text, "aof_delayed_fsync", 0);
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]

@@ -1,10 +1,12 @@
-//! SAVE, BGSAVE, LASTSAVE, SHUTDOWN.
+//! SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN.
 
 use super::{categories, history, now, syntax, task, tips};
+use crate::engine::saving::rewriting::{NotBegun, begin_rewrite};
 use crate::engine::saving::{begin_in_background, cancel, make, make_last};
 use crate::engine::scripts::busy;
 use crate::engine::{Core, Runner, ServerCall, SessionCx};
-use crate::saving::{Busy, Outcome, Words};
+use crate::journal::JournalState;
+use crate::saving::{Busy, Outcome, Purpose, Words};
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -17,10 +19,14 @@ const SAVES: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::NO_ASYNC_LOADI
 pub(super) const TABLE: &[(Command, Runner)] = &[
     task("save", "1.0.0", 1, SAVES.and(Flags::NO_MULTI), Group::Server, |call| Box::pin(save(call)), ("Synchronously save the dataset to disk", "O(N) where N is the total number of keys in all databases")),
     history(syntax(task("bgsave", "1.0.0", -1, SAVES, Group::Server, |call| Box::pin(bgsave(call)), ("Asynchronously save the dataset to disk", "O(1)")), "[SCHEDULE]@3.2.2"), &[("3.2.2", "Added the `SCHEDULE` option.")]),
+    task("bgrewriteaof", "1.0.0", 1, SAVES, Group::Server, |call| Box::pin(bgrewriteaof(call)), ("Asynchronously rewrite the append-only file to disk", "O(1)")),
     categories(tips(now("lastsave", "1.0.0", 1, QUICK, Group::Server, lastsave, ("Get the UNIX time stamp of the last successful save to disk", "O(1)")), &["nondeterministic_output"]), &["@admin", "@dangerous"]),
     history(syntax(task("shutdown", "1.0.0", -1, ADMIN.and(Flags::NO_MULTI).and(Flags::ALLOW_BUSY), Group::Server, |call| Box::pin(shutdown(call)), ("Synchronously save the dataset to disk and then shut down the server", "O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1)")), "[nosave_save: NOSAVE | SAVE] [NOW]@7.0.0 [FORCE]@7.0.0 [ABORT]@7.0.0"), &[("7.0.0", "Added the `NOW`, `FORCE` and `ABORT` modifiers.")]),
 ];
 
+const ACTIVE: &str = "ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE \
+     SCHEDULE in order to schedule a BGSAVE whenever possible.";
+const FAILED: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
 const BUSY: &str = "ERR Background save already in progress";
 
 /// `SAVE`: makes a snapshot, and replies when it is on the disk. In the meantime other clients are
@@ -67,6 +73,13 @@ async fn bgsave(call: ServerCall) -> Result<Answer, Refusal> {
     if call.is_inside() {
         return schedule(&call);
     }
+    if is_rewriting(&call.core) {
+        if !args.option("SCHEDULE") {
+            return Err(Refusal::line(ACTIVE));
+        }
+        call.core.tell(0, |core| core.saving.schedule());
+        return Ok(call.answer(|reply| reply.simple("Background saving scheduled")));
+    }
     match call.core.run_on(0, begin_in_background).await {
         Ok(()) => Ok(call.answer(|reply| reply.simple("Background saving started"))),
         Err(busy) => Err(refusal(busy)),
@@ -93,6 +106,37 @@ fn schedule(call: &ServerCall) -> Result<Answer, Refusal> {
         });
     });
     Ok(call.answer(|reply| reply.simple("Background saving scheduled")))
+}
+
+/// True while a base of the append-only file is being made.
+fn is_rewriting(core: &Core) -> bool {
+    core.admin.shared.journal.rewrites().is_begun
+}
+
+/// `BGREWRITEAOF`: makes a new base of the append-only file from the data.
+///
+/// Reply: a status. If a snapshot is being made, or inside a transaction, the rewrite begins after
+/// that. Refusals: a rewrite is being made; a file could not be created. Source:
+/// <https://redis.io/commands/bgrewriteaof> (1.0.0).
+async fn bgrewriteaof(call: ServerCall) -> Result<Answer, Refusal> {
+    const STARTED: &str = "Background append only file rewriting started";
+    const SCHEDULED: &str = "Background append only file rewriting scheduled";
+    if is_rewriting(&call.core) {
+        let text = "ERR Background append only file rewriting already in progress";
+        return Err(Refusal::line(text));
+    }
+    if call.is_inside() || call.core.admin.shared.saves.is_made_for(Purpose::Dump) {
+        call.core.tell(0, |core| core.admin.shared.journal.schedule_rewrite(true));
+        return Ok(call.answer(|reply| reply.simple(SCHEDULED)));
+    }
+    match call.core.run_on(0, begin_rewrite).await {
+        Ok(()) => Ok(call.answer(|reply| reply.simple(STARTED))),
+        Err(NotBegun::Scheduled) => Ok(call.answer(|reply| reply.simple(SCHEDULED))),
+        Err(NotBegun::Failed) => Err(Refusal::line(
+            "ERR Can't execute an AOF background rewriting. Please check the server logs for more \
+             information.",
+        )),
+    }
 }
 
 /// `LASTSAVE`: replies with the Unix time of the last successful snapshot, in seconds. As in Redis,
@@ -147,11 +191,15 @@ async fn shutdown(call: ServerCall) -> Result<Answer, Refusal> {
     if !words.end.nosave {
         busy::check(&call.core).await?;
     }
+    if shared.journal.state() == JournalState::Starting && !words.end.force {
+        tracing::error!("Writing initial AOF, can't exit.");
+        return Err(Refusal::line(FAILED));
+    }
     let is_loaded = !call.core.hot.borrow().loading;
     if is_loaded && shared.saves.saves_at_end(words.end) {
         let is_saved = call.core.run_on(0, make_last).await;
         if !is_saved && !words.end.force {
-            return Err(Refusal::line("ERR Errors trying to SHUTDOWN. Check logs."));
+            return Err(Refusal::line(FAILED));
         }
     }
     stop(&call.core);

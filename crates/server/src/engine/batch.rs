@@ -17,6 +17,7 @@
 use super::conn::outbound;
 use super::core::{Core, Mail};
 use super::entry::Runner;
+use super::journal;
 use super::owed::Owed;
 use super::point::{Ran, Work};
 use super::prefetch::{prefetch, prefetch_queued};
@@ -67,6 +68,8 @@ impl Core {
             if let Some(queued) = &queued {
                 prefetch_queued(self, queued, batch.items[batch.next].view.db);
             }
+            batch.gated |= self.journal.is_on()
+                && (queued.is_some() || matches!(entry.run, Runner::Script(_)));
             let ran = match (queued, entry.run) {
                 (Some(queued), _) => self.exec_in_batch(batch, queued),
                 (None, Runner::Script(script)) => self.script_in_batch(batch, script),
@@ -103,7 +106,10 @@ impl Core {
         let mut out = Output::with_buffer(self.admin.take_buffer());
         let mut reply = Reply::new(&mut out, batch.resp3);
         let (args, caller) = (batch.args(item), caller_of(&batch));
-        match self.call_unless_locked(entry, args, item.view, &mut reply, caller) {
+        let shows_unsafe = journal::shows_unsafe(self, entry, args, item.view.db);
+        let ran = self.call_unless_locked(entry, args, item.view, &mut reply, caller);
+        batch.gated |= shows_unsafe;
+        match ran {
             Ran::Done(None) => match out.take_flat(Vec::new()) {
                 Some(flat) => {
                     batch.replied_flat(&flat);
@@ -158,6 +164,7 @@ impl Core {
             if batch.rests {
                 lane.away.resting.push(from);
             }
+            lane.sending.gated |= batch.gated;
             lane.away.bytes -= batch.request_bytes;
             lane.learn_owed(batch.ends.len(), batch.held_bytes, batch.took_ns);
             let (mut start, mut slot) = (0, 0);

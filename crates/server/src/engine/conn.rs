@@ -92,6 +92,8 @@ pub struct Session {
     pub lib_name: Vec<u8>,
     /// The library version that CLIENT SETINFO LIB-VER has set.
     pub lib_version: Vec<u8>,
+    /// True for the connection without a socket that replays append-only files.
+    pub is_replay: bool,
     /// True after CLIENT NO-EVICT ON.
     pub no_evict: bool,
     /// True after CLIENT NO-TOUCH ON.
@@ -531,6 +533,7 @@ impl Lane {
     /// Appends an invalidation after all pending replies. It also follows the reply of a running
     /// task, because the task may have read the old value.
     pub(super) fn owe_late(&mut self, (out, rest): Push) {
+        self.sending.gated = true;
         if self.awaits_task() {
             self.late.push((out, rest));
         } else {

@@ -13,6 +13,7 @@ use super::state::clock::{Clock, SliceClock, World};
 use super::state::corked::Corked;
 use super::state::hot::Hot;
 use super::state::idle::IdleCheck;
+use super::state::journal::Journaling;
 use super::state::local::Local;
 use super::state::meter::Meter;
 use super::state::moves::Moves;
@@ -101,6 +102,8 @@ pub struct Core {
     pub(super) census: RefCell<Census>,
     /// The core's part of the current snapshot.
     pub(crate) saving: Saving,
+    /// The core's changes on their way to the journal, and the replies that wait for them.
+    pub(super) journal: Journaling,
     /// The order of background work.
     pub(super) background: Background,
     pub(super) batches: RefCell<Batches>,
@@ -159,6 +162,7 @@ impl Core {
             idle_check: IdleCheck::default(),
             census: RefCell::default(),
             saving: Saving::default(),
+            journal: Journaling::default(),
             background: Background::default(),
             batches: RefCell::default(),
             watchers: RefCell::default(),
@@ -447,6 +451,9 @@ impl Core {
 
     /// Closes a connection at once.
     pub fn kill(&self, lane: &mut super::conn::Lane) {
+        if lane.session.is_replay {
+            return; // No client may end loading.
+        }
         lane.session.ending = Ending::Now;
         if let Some(blocked) = &lane.blocked {
             blocked.call.fate.end();

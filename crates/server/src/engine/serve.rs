@@ -8,6 +8,7 @@ use super::conn::outbound::{send_away, send_batches};
 use super::conn::{AWAY_AT_ONCE, Conn, Lane, ReplyMode, Session};
 use super::core::Core;
 use super::entry::{Entry, Runner, Scripted, ServerCall, ServerFuture, SessionCx};
+use super::journal;
 use super::point::{Owner, Ran, Work};
 use super::prefetch::prefetch;
 use super::presence::Presence;
@@ -129,7 +130,7 @@ impl Core {
                 return;
             }
         };
-        if is_paused(self, flags) {
+        if is_paused(self, flags) && !lane.session.is_replay {
             lane.hold(args.to_request());
             self.clients.pause(lane);
             return;
@@ -149,6 +150,7 @@ impl Core {
         }
         lane.session.last_command = Some(entry.index);
         self.last_entry.set(entry.index);
+        journal::note_shown(self, lane, entry);
         self.run_by_shape(lane, entry, args);
     }
 
@@ -357,6 +359,7 @@ impl Core {
             return;
         }
         let view = lane.session.view();
+        lane.sending.gated |= journal::shows_unsafe(self, entry, args, view.db);
         let mut reply = Reply::new(&mut lane.out, lane.session.resp3);
         match self.call_unless_locked(entry, args, view, &mut reply, Caller::Served(&lane.session))
         {
@@ -371,6 +374,7 @@ impl Core {
     fn run_out_of_turn(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
         let mut out = Output::with_buffer(self.admin.take_buffer());
         let view = lane.session.view();
+        lane.sending.gated |= journal::shows_unsafe(self, entry, args, view.db);
         let mut reply = Reply::new(&mut out, lane.session.resp3);
         match self.call_unless_locked(entry, args, view, &mut reply, Caller::Served(&lane.session))
         {
@@ -410,6 +414,7 @@ impl Core {
 
     /// Starts a command as a task. No earlier reply is pending.
     fn start_task(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
+        journal::note_task_shown(self, lane, entry);
         lane.location.trail.stays();
         if let Runner::Script(_) = entry.run {
             super::monitor::feed_script(self, &lane.session, entry, args);

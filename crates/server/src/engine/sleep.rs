@@ -13,6 +13,7 @@
 use super::conn::outbound::wanted;
 use super::conn::{Conn, Lane};
 use super::core::Core;
+use super::journal;
 use super::saving::has_news;
 use super::turn::STREAM_BUFFER_BYTES;
 
@@ -52,7 +53,7 @@ impl Core {
     #[must_use]
     pub fn at_hand(&self) -> Option<&'static str> {
         #[rustfmt::skip] // A table.
-        let queues: [(&str, &dyn Fn() -> bool); 20] = [
+        let queues: [(&str, &dyn Fn() -> bool); 22] = [
             ("what has come",      &|| !self.queue.borrow().is_empty()),
             ("a batch",            &|| self.batches.borrow().has_next()),
             ("a task",             &|| self.tx.has_ready()),
@@ -65,8 +66,10 @@ impl Core {
             ("a deferred free",    &|| !darter_keyspace::lazyfree::is_empty()),
             ("the dead",           &|| self.is_due(self.next_reap()) && !self.events_are_behind()),
             ("a shrunk table",     &|| self.is_due(self.tx.home().shard.next_compaction())),
+            ("a held send",        &|| journal::may_release_held(self)),
             ("a snapshot",         &|| self.saving.can_go_on(&self.admin.shared.saves)),
             ("news of a snapshot", &|| has_news(self)),
+            ("news of a rewrite",  &|| super::saving::rewriting::has_news(self)),
             ("the end of a pause", &|| self.is_due(self.pause_ends())),
             ("a served key",       &|| self.tx.has_serving()),
             ("a left queue",       &|| self.waits.borrow().has_left()),

@@ -3,6 +3,7 @@
 use super::conn::outbound;
 use super::conn::{Conn, Lane};
 use super::core::{Core, Mail};
+use super::journal;
 use super::prefetch::prefetch_ready;
 use super::queue::Next;
 use super::slices::{Cause, Slice};
@@ -76,6 +77,7 @@ impl Core {
             let now_ns = self.read_clock();
             self.tx.home().shard.begin_turn(now_ns);
         }
+        journal::release_held(self);
         self.end_pause();
         self.end_overdue();
         self.serve_due();
@@ -95,6 +97,7 @@ impl Core {
         let sends = self.background.used_up() && self.clients.are_dirty();
         if sends {
             self.end_tracked_turn();
+            journal::hand_over(self);
             self.send_dirty();
         }
         sends
@@ -117,6 +120,7 @@ impl Core {
         self.uncork();
         self.end_stalls();
         self.end_tracked_turn();
+        journal::hand_over(self);
         self.send_dirty();
         self.end_slice();
     }
@@ -310,10 +314,10 @@ impl Core {
     /// a while: removing groups is faster, and no client sees expired keys in any case. Fields do
     /// not gather, because DBSIZE counts a hash until its last field is removed.
     pub(super) fn next_reap(&self) -> Option<u64> {
-        if !self.hot.borrow().active_expire {
+        let shard = &self.tx.home().shard;
+        if !self.hot.borrow().active_expire || shard.keeps_dead() {
             return None;
         }
-        let shard = &self.tx.home().shard;
         let keys = shard.next_key_death().map(|at| self.background.reap_ms(at));
         keys.into_iter().chain(shard.next_field_death()).min()
     }
@@ -424,7 +428,7 @@ impl Core {
         };
         lane.sending.in_flight = before - lane.out.len();
         lane.note_sent(lane.sending.in_flight, self.now_ms());
-        self.act(action);
+        journal::send_or_hold(self, lane, action);
     }
 
     /// Measures the slice that ends now. `slices` explains why there are two clocks.

@@ -4,7 +4,8 @@
 use super::census;
 use super::conn::{Lane, Session};
 use super::core::Core;
-use super::{monitor, saving};
+use super::monitor;
+use super::saving::{self, rewriting};
 use darter_keyspace::lazyfree;
 use std::rc::Rc;
 
@@ -20,6 +21,7 @@ impl Core {
         shared.report_memory(self.id(), data, lazyfree::waiting().1);
         shared.reports[self.id()].report_unsaved(self.saving.unsaved(changes));
         saving::handle_news(self);
+        rewriting::handle_news(self);
         let timeout_ms = self.hot.borrow().timeout_ms;
         if timeout_ms > 0 {
             self.close_idle(timeout_ms);

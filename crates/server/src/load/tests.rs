@@ -625,10 +625,12 @@ fn load_with_threads(bytes: &[u8], cores: usize) -> (Result<Summary, LoadError>,
     let place = Place::with(bytes);
     let wakers: Vec<_> = (0..cores).map(|_| Waker::new().unwrap()).collect();
     let progress = Arc::new([const { AtomicU64::new(0) }; 6]);
-    let (inboxes, opened) = open(&place.0, wakers, onto(DATABASES, &progress)).unwrap();
-    let handle = opened.begin().unwrap();
+    let (inboxes, opened) =
+        open(Data::Rdb(place.0.clone()), wakers, onto(DATABASES, &progress)).unwrap();
+    let handle = opened.begin(None).unwrap();
     let over = Arc::new(AtomicBool::new(false));
     let threads: Vec<_> = inboxes
+        .cores
         .into_iter()
         .map(|mut inbox| {
             let over = Arc::clone(&over);
@@ -644,7 +646,7 @@ fn load_with_threads(bytes: &[u8], cores: usize) -> (Result<Summary, LoadError>,
             })
         })
         .collect();
-    let result = handle.join();
+    let result = handle.join().map(|(summary, _)| summary);
     over.store(result.is_err(), Ordering::Relaxed);
     let shards = threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect();
     if let Ok(summary) = &result {
@@ -687,23 +689,25 @@ fn the_loader_stops_when_the_cores_stop_or_it_is_cancelled() {
     let place = Place::with(&file(&records));
     let progress = || Arc::new([const { AtomicU64::new(0) }; 6]);
     let waker = || vec![Waker::new().unwrap()];
-    let (inboxes, opened) = open(&place.0, waker(), onto(1, &progress())).unwrap();
-    let handle = opened.begin().unwrap();
+    let (inboxes, opened) =
+        open(Data::Rdb(place.0.clone()), waker(), onto(1, &progress())).unwrap();
+    let handle = opened.begin(None).unwrap();
     drop(inboxes);
     assert!(matches!(handle.join().unwrap_err().cause, Cause::Stopped));
 
     // The core handles nothing, so the loading thread still runs when it is cancelled.
     let many = (0..100_u32).map(|at| ((0, at.to_be_bytes().to_vec()), string(&[b'x'; 60_000])));
     let place = Place::with(&file(&many.collect()));
-    let (mut inboxes, opened) = open(&place.0, waker(), onto(1, &progress())).unwrap();
-    let handle = opened.begin().unwrap();
+    let (mut inboxes, opened) =
+        open(Data::Rdb(place.0.clone()), waker(), onto(1, &progress())).unwrap();
+    let handle = opened.begin(None).unwrap();
     assert!(!handle.is_finished());
     handle.cancel();
     let mut shard = Shard::new(1, 0);
     while !handle.is_finished() {
-        inboxes[0].step(&mut shard, &Never);
+        inboxes.cores[0].step(&mut shard, &Never);
     }
     assert!(matches!(handle.join().unwrap_err().cause, Cause::Stopped));
-    assert!(!inboxes[0].is_finished());
-    assert!(open(Path::new("/no/such/file"), waker(), onto(1, &progress())).is_err());
+    assert!(!inboxes.cores[0].is_finished());
+    assert!(open(Data::Rdb("/no/such/file".into()), waker(), onto(1, &progress())).is_err());
 }

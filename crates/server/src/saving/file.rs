@@ -445,6 +445,7 @@ mod tests {
 
     fn order(folder: &Path) -> SnapshotOrder {
         SnapshotOrder {
+            purpose: crate::saving::Purpose::Dump,
             folder: folder.to_owned(),
             name: "dump.rdb".to_owned(),
             version: 10,

@@ -77,9 +77,21 @@ pub enum Room {
     Gone,
 }
 
+/// The purpose of a snapshot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// It is the file that a start loads: `dbfilename`.
+    #[default]
+    Dump,
+    /// It is a base of the journal.
+    Base,
+}
+
 /// The description of a snapshot, without its keys.
 #[derive(Clone, Debug)]
 pub struct SnapshotOrder {
+    /// The purpose of the snapshot.
+    pub purpose: Purpose,
     /// The folder of the file.
     pub folder: PathBuf,
     /// The name of the file.
@@ -171,6 +183,8 @@ pub struct Saves {
     refuses_writes: AtomicBool,
     /// The start of the current snapshot, in Unix milliseconds; 0 if there is none.
     began_ms: AtomicU64,
+    /// True if the current or last snapshot is a base of the journal.
+    is_base: AtomicBool,
     /// The number of keys in the current snapshot.
     keys: AtomicU64,
     /// True if the current snapshot must stop.
@@ -220,6 +234,7 @@ impl Saves {
             rules: Mutex::default(),
             refuses_writes: AtomicBool::new(false),
             began_ms: AtomicU64::new(0),
+            is_base: AtomicBool::new(false),
             keys: AtomicU64::new(0),
             cancelled: AtomicBool::new(false),
             outcome: Mutex::new(None),
@@ -259,24 +274,29 @@ impl Saves {
     // ---- one snapshot ----
 
     /// Begins a snapshot at `now_ms`, unless another one is being made. Core 0 only.
-    pub(crate) fn begin(&self, now_ms: u64) -> Result<(), Busy> {
+    pub(crate) fn begin(&self, now_ms: u64, purpose: Purpose) -> Result<(), Busy> {
         if self.is_under_way() {
             return Err(Busy::Saving);
         }
+        self.is_base.store(purpose == Purpose::Base, Ordering::Relaxed);
         self.is_held.store(false, Ordering::Relaxed);
         self.began_ms.store(now_ms.max(1), Ordering::Relaxed);
-        self.tried_ms.store(now_ms, Ordering::Relaxed);
         self.keys.store(0, Ordering::Relaxed);
         self.cancelled.store(false, Ordering::Relaxed);
-        self.count.fetch_add(1, Ordering::Relaxed);
+        if purpose == Purpose::Dump {
+            self.tried_ms.store(now_ms, Ordering::Relaxed);
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
         Ok(())
     }
 
     /// Gives up the snapshot that has just begun, because a script holds keys.
     pub(crate) fn give_up(&self) {
-        self.is_held.store(true, Ordering::Relaxed);
         self.began_ms.store(0, Ordering::Relaxed);
-        self.count.fetch_sub(1, Ordering::Relaxed);
+        if self.purpose() == Purpose::Dump {
+            self.is_held.store(true, Ordering::Relaxed);
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Sets the number of keys in the current snapshot.
@@ -295,6 +315,21 @@ impl Saves {
     pub(crate) fn take_outcome(&self) -> Option<Outcome> {
         let has_outcome = self.has_outcome.swap(false, Ordering::Acquire);
         has_outcome.then(|| self.outcome.lock().expect("no holder panics").take()).flatten()
+    }
+
+    /// The purpose of the current or last snapshot.
+    pub(crate) fn purpose(&self) -> Purpose {
+        if self.is_base.load(Ordering::Relaxed) { Purpose::Base } else { Purpose::Dump }
+    }
+
+    /// True if a snapshot for this purpose is being made.
+    pub(crate) fn is_made_for(&self, purpose: Purpose) -> bool {
+        self.is_under_way() && self.purpose() == purpose
+    }
+
+    /// Ends a base of the journal. Returns the time that it took, in milliseconds.
+    pub(crate) fn end_base(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.began_ms.swap(0, Ordering::Relaxed))
     }
 
     /// Records the outcome of a snapshot that ended at `now_ms`. With `is_in_background`, INFO
@@ -515,7 +550,7 @@ mod tests {
         saves.set_rules(Rules { points, ..Rules::default() });
         let minute_later = NOW_MS + 61_000;
         assert!(saves.reached(1, minute_later).is_some());
-        saves.begin(minute_later).expect("none is under way");
+        saves.begin(minute_later, Purpose::Dump).expect("none is under way");
         assert!(saves.cancel());
         saves.note(&Outcome::Cancelled, true, minute_later + 500);
         assert_eq!(saves.reached(1, minute_later + 50_000), None);

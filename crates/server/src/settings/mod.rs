@@ -52,8 +52,9 @@ pub enum SettingKind {
     Flags(&'static [&'static str]),
     /// Any text.
     Text,
-    /// The name of a file, without a folder.
-    FileName,
+    /// The name of a file, without a folder. The texts are the errors for a path and, where the
+    /// name must not be empty, for an empty name.
+    FileName(&'static str, Option<&'static str>),
     /// An existing folder.
     Folder,
     /// Several words, stored with one blank between them.

@@ -48,8 +48,6 @@ impl std::fmt::Display for Faults {
 pub struct Extras {
     /// Unknown names, in the order of the file.
     pub unknown: Vec<String>,
-    /// True if a journal was requested.
-    journal: bool,
     /// True if active defragmentation was requested.
     defragmentation: bool,
     /// The requested port for TLS, or 0.
@@ -112,11 +110,6 @@ impl Reading {
             );
             self.fault("the settings", None, why);
         }
-        if asked_journal_with_data(&self.settings) {
-            let why = "appendonly yes: append-only files are not supported yet, so the existing one would \
-                       not be loaded. Convert it to an RDB file first, with the server that wrote it.";
-            self.fault("the settings", None, why.into());
-        }
         if self.faults.is_empty() { Ok(self.settings) } else { Err(Faults(self.faults)) }
     }
 
@@ -170,10 +163,6 @@ impl Reading {
         let extras = &mut self.settings.extras;
         match (name, values) {
             ("user" | "aclfile" | "replicaof" | "slaveof", _) => Ok(()),
-            ("appendonly", [yes]) if yes.eq_ignore_ascii_case("yes") => {
-                extras.journal = true;
-                Ok(())
-            }
             ("activedefrag", [yes]) if yes.eq_ignore_ascii_case("yes") => {
                 extras.defragmentation = true;
                 Ok(())
@@ -296,25 +285,12 @@ fn gives_all(words: &[String]) -> bool {
         && has("nopass")
 }
 
-/// True if a journal was requested and exists, so that Redis would load it.
-fn asked_journal_with_data(settings: &Settings) -> bool {
-    let folder = Path::new(settings.text("dir"));
-    let is_there = |name: &str| !name.is_empty() && folder.join(settings.text(name)).exists();
-    settings.extras.journal && (is_there("appenddirname") || is_there("appendfilename"))
-}
-
 /// Returns a warning for each setting that would protect or persist data, but has no effect here
 /// yet.
 #[must_use]
 pub fn warnings(settings: &Settings) -> Vec<String> {
     let extras = &settings.extras;
     let mut lines = Vec::new();
-    if extras.journal {
-        lines.push(
-            "appendonly: append-only files are not supported yet; only snapshots persist data"
-                .into(),
-        );
-    }
     if settings.text("maxmemory-policy") != "noeviction" {
         lines.push(
             "maxmemory-policy: eviction is not supported yet; beyond maxmemory, writes fail".into(),
@@ -630,14 +606,14 @@ mod tests {
 
     #[test]
     fn each_setting_without_effect_that_would_keep_data_causes_a_warning() {
-        let text = "save 60 1\nappendonly yes\nmaxmemory-policy allkeys-lru\ntls-port 6380\n\
+        let text = "save 60 1\nmaxmemory-policy allkeys-lru\ntls-port 6380\n\
                     activedefrag yes\nloadmodule /x.so a b\nmin-replicas-to-write 1\nsyslog-enabled yes\n\
                     dir /proc";
         let lines = warnings(&read(text).unwrap());
         let names: Vec<&str> = lines.iter().map(|line| line.split(':').next().unwrap()).collect();
         #[rustfmt::skip] // A table.
         assert_eq!(names, [
-            "appendonly", "maxmemory-policy", "tls-port", "activedefrag", "loadmodule",
+            "maxmemory-policy", "tls-port", "activedefrag", "loadmodule",
             "min-replicas-to-write", "syslog-enabled",
         ]);
         assert!(warnings(&Settings::default()).is_empty());

@@ -51,7 +51,7 @@ pub(super) fn canonical(kind: SettingKind, value: &str) -> Result<String, String
             Ok(number.clamp(HERTZ.0, HERTZ.1).to_string())
         }
         SettingKind::Octal => octal(value),
-        SettingKind::FileName => file_name(value),
+        SettingKind::FileName(path, empty) => file_name(value, path, empty),
         SettingKind::Folder => folder(value),
         SettingKind::Save => save_points(value).ok_or_else(|| "Invalid save parameters".into()),
         SettingKind::MemoryOrPart => memory_or_part(value),
@@ -198,11 +198,12 @@ fn octal(value: &str) -> Result<String, String> {
     }
 }
 
-fn file_name(value: &str) -> Result<String, String> {
-    if value.contains('/') {
-        return Err("dbfilename can't be a path, just a filename".into());
+fn file_name(value: &str, path: &str, empty: Option<&str>) -> Result<String, String> {
+    match empty {
+        _ if value.contains('/') => Err(path.to_owned()),
+        Some(empty) if value.is_empty() => Err(empty.to_owned()),
+        _ => Ok(value.to_owned()),
     }
-    Ok(value.to_owned())
 }
 
 /// Returns the folder as given. Entering it makes the path absolute.

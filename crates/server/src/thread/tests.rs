@@ -136,6 +136,7 @@ fn thread(id: usize, net: Net, mailbox: Mailbox<Post>, wakers: &[Waker]) -> Thre
         arrivals,
         stop: Arc::default(),
         inbox: None,
+        replay: None,
         loaded: Loaded::new(0, wakers.to_vec()),
         loading: false,
         quiet: wakers.iter().map(|_| AtomicBool::default()).collect(),

@@ -5,12 +5,11 @@
 
 use super::super::persistence;
 use crate::engine::{Core, ServerCall};
-use crate::load::{self, Inbox, Onto};
+use crate::load::{self, Data, Inbox, Onto};
 use darter_command::{Answer, Args, Refusal};
 use darter_keyspace::Shard;
 use darter_runtime::net::Waker;
 use darter_tx::{Access, Claim, Home, Tx};
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -48,7 +47,7 @@ pub(super) async fn reload(call: &ServerCall, mut args: Args<'_>) -> Result<Answ
     if flushes {
         tx.on_each(0..tx.cores(), |_| |home: &mut Home| Shard::flush(&mut home.shard)).await;
     }
-    let loader = opened.begin().map_err(|why| failed(&why))?;
+    let loader = opened.begin(None).map_err(|why| failed(&why))?;
     let mut inboxes = inboxes.into_iter();
     let fill_next = |_| {
         let inbox = inboxes.next().expect("each core has an inbox");
@@ -58,7 +57,8 @@ pub(super) async fn reload(call: &ServerCall, mut args: Args<'_>) -> Result<Answ
     let loaded = loader.join();
     core.ask_all(|| note_saved).await;
     drop(locked);
-    tracing::info!("{}", loaded.map_err(|why| failed(&why))?);
+    let (summary, _) = loaded.map_err(|why| failed(&why))?;
+    tracing::info!("{summary}");
     Ok(call.answer(|reply| reply.ok()))
 }
 
@@ -83,7 +83,9 @@ fn open(call: &ServerCall) -> std::io::Result<(Vec<Inbox>, load::Opened)> {
         progress: Arc::clone(&shared.load),
         libraries: Arc::clone(&shared.libraries),
     };
-    load::open(Path::new(settings.text("dbfilename")), wakers, onto)
+    let data = Data::Rdb(settings.text("dbfilename").into());
+    let (inboxes, opened) = load::open(data, wakers, onto)?;
+    Ok((inboxes.cores, opened))
 }
 
 /// Inserts this core's part of the file.

@@ -5,8 +5,9 @@
 //! contains libraries and keys of the same instant. If another change was installed in the
 //! meantime, the map is built again.
 
-use crate::engine::scripts::functions::{self, LibrariesChange, LibraryStep};
+use crate::engine::scripts::functions;
 use crate::engine::{Core, ServerCall};
+use crate::libraries::{LibrariesChange, LibraryStep};
 use darter_base::limits::CHUNK_BYTES;
 use darter_command::{Answer, Refusal};
 use darter_script::{Library, Registry, Source};

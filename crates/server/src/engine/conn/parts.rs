@@ -25,6 +25,8 @@ pub(crate) struct Location {
 pub(crate) struct Sending {
     /// Bytes of the send in progress; 0 if there is none.
     pub(crate) in_flight: usize,
+    /// True if the output, or a reply that is pending, may show changes that are not safe yet.
+    pub(crate) gated: bool,
     /// True if the output queued behind the send in progress contains a reply.
     pub(crate) reply_waits: bool,
     /// The time until which the output waits for the next reply, to be sent with it (see `corked`).

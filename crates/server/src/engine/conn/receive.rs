@@ -64,7 +64,8 @@ impl Core {
         let queued = conn.lane.session.queued.map_or(0, |sizes| sizes.held_bytes);
         let incomplete = if conn.parser.has_backlog() { 0 } else { conn.query_bytes() };
         let limit = self.hot.borrow().client_limits.query;
-        if queued + incomplete > limit && !conn.lane.session.is_killed() {
+        let session = &conn.lane.session;
+        if queued + incomplete > limit && !session.is_killed() && !session.is_replay {
             self.over_query_limit(conn);
         }
     }

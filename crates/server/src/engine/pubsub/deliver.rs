@@ -140,6 +140,7 @@ impl Core {
     /// Lists a client that was pushed to as one with pushes to send, and checks its output limit.
     /// `early` bytes of its messages wait outside its output.
     pub(super) fn pushed(&self, conn: &mut Conn, early: usize) {
+        conn.lane.sending.gated = true;
         self.mark_streaming(&mut conn.lane);
         self.clients.mark_pushed(&mut conn.lane);
         self.check_output(conn, early);

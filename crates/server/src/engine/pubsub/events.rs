@@ -6,6 +6,7 @@
 //! the events of a key in order. Events without subscribers are not sent to the home.
 
 use super::super::core::Core;
+use super::super::journal;
 use super::super::state::pubsub::SubscriptionKind;
 use super::super::state::pubsub::backlog::{Order, Sender};
 use super::super::state::pubsub::events::EventClasses;
@@ -94,6 +95,7 @@ impl Core {
     fn read_log(self: &Rc<Self>) {
         self.publish_recorded();
         self.hear_touched();
+        journal::record(self);
     }
 
     /// Publishes a portion of the recorded events. The rest waits; all wait while too many events

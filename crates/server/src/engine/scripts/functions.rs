@@ -9,7 +9,6 @@ use super::lend::Lent;
 use super::machines::Kind;
 use super::run::evaluate;
 use darter_command::{Answer, Refusal};
-use darter_keyspace::ServerAct;
 use darter_resp as resp;
 use darter_script::{Flags, Functions, Source, Stop};
 use std::rc::Rc;
@@ -24,33 +23,6 @@ const LOADING_NS: u64 = 500_000_000;
 /// The index of the function's name in the request.
 const FUNCTION: usize = 1;
 const COUNT: usize = 2;
-
-/// A change of the function libraries, as it is recorded in the log: its steps, in order.
-#[derive(Debug)]
-pub(crate) struct LibrariesChange(pub(crate) Vec<LibraryStep>);
-
-/// One step of a [`LibrariesChange`].
-#[derive(Debug)]
-pub(crate) enum LibraryStep {
-    Flush,
-    Delete(Box<str>),
-    Load(Arc<Source>),
-}
-
-impl ServerAct for LibrariesChange {
-    fn held_bytes(&self) -> usize {
-        let bytes = |step: &LibraryStep| match step {
-            LibraryStep::Flush => 0,
-            LibraryStep::Delete(name) => name.len(),
-            LibraryStep::Load(source) => source.text.len(),
-        };
-        self.0.iter().map(|step| size_of::<LibraryStep>() + bytes(step)).sum()
-    }
-
-    fn is_of_all(&self) -> bool {
-        true
-    }
-}
 
 /// `FCALL function numkeys [key ...] [arg ...]` and `FCALL_RO`.
 ///

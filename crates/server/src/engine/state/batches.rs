@@ -32,6 +32,8 @@ pub struct Batch {
     /// The time that the commands of the batch have taken so far, in nanoseconds, without those
     /// that became tasks.
     pub(crate) took_ns: u64,
+    /// True if a reply may show changes that are not safe yet.
+    pub(crate) gated: bool,
     /// True if requests are left on the other core, which runs them when the client's core asks for
     /// their replies.
     pub(crate) rests: bool,
@@ -66,6 +68,7 @@ impl Batch {
             ends: Vec::new(),
             held_bytes: 0,
             took_ns: 0,
+            gated: false,
             rests: false,
         }
     }
@@ -115,7 +118,7 @@ impl Batch {
     /// Removes all requests and replies, and releases the memory of long ones.
     fn clear(&mut self) {
         (self.request_bytes, self.next, self.held_bytes, self.rests) = (0, 0, 0, false);
-        self.took_ns = 0;
+        (self.took_ns, self.gated) = (0, false);
         self.requests.clear();
         self.replies.clear();
         self.items.clear();
@@ -130,6 +133,7 @@ impl Batch {
             (std::mem::take(&mut self.replies), std::mem::take(&mut self.ends));
         (done.held_bytes, done.rests) = (std::mem::take(&mut self.held_bytes), rests);
         done.took_ns = std::mem::take(&mut self.took_ns);
+        done.gated = self.gated;
         Box::new(done)
     }
 

@@ -27,6 +27,10 @@ const SENT_AS_ONE: usize = 8 * 1024;
 /// because the pushes of most were sent together with a reply.
 const VISITED_AT_ONCE: usize = 256;
 
+/// The token of the connection without a socket that replays append-only files. The runtime has no
+/// such index, so the connection is in no place: no scan finds it.
+pub(crate) const REPLAY: Token = Token { index: u32::MAX, generation: 0 };
+
 /// The connections, at the index of their tokens.
 type Places = Vec<Option<Box<Conn>>>;
 
@@ -34,6 +38,8 @@ type Places = Vec<Option<Box<Conn>>>;
 #[derive(Default)]
 pub(crate) struct Clients {
     places: RefCell<Places>,
+    /// The connection with the token [`REPLAY`].
+    replay: RefCell<Option<Box<Conn>>>,
     /// From handles to tokens.
     tokens: RefCell<IdentityMap<Token>>,
     /// For moved connections: from id to handle, and from handle to `None`, because such a handle
@@ -66,6 +72,12 @@ impl Clients {
     /// Adds an accepted connection.
     pub(crate) fn add(&self, conn: Box<Conn>) {
         let (token, id, handle) = (conn.lane.token, conn.lane.session.id, conn.lane.session.handle);
+        let old = self.tokens.borrow_mut().insert(handle, token);
+        assert!(old.is_none(), "client {handle} is there twice");
+        if token == REPLAY {
+            *self.replay.borrow_mut() = Some(conn);
+            return;
+        }
         let index = token.index as usize;
         let mut places = self.places.borrow_mut();
         if places.len() <= index {
@@ -73,8 +85,6 @@ impl Clients {
         }
         assert!(places[index].is_none(), "a place of a connection is used twice");
         places[index] = Some(conn);
-        let old = self.tokens.borrow_mut().insert(handle, token);
-        assert!(old.is_none(), "client {handle} is there twice");
         if id != handle {
             self.moved.borrow_mut().extend([(id, Some(handle)), (handle, None)]);
         }
@@ -98,13 +108,22 @@ impl Clients {
     #[inline]
     pub(crate) fn take(&self, token: Token) -> Option<Box<Conn>> {
         let mut places = self.places.borrow_mut();
-        places.get_mut(token.index as usize)?.take_if(|conn| conn.lane.token == token)
+        match places.get_mut(token.index as usize) {
+            Some(place) => place.take_if(|conn| conn.lane.token == token),
+            None if token == REPLAY => self.replay.take(),
+            None => None,
+        }
     }
 
     /// Puts a connection back that was taken.
     #[inline]
     pub(crate) fn put(&self, conn: Box<Conn>) {
-        let place = &mut self.places.borrow_mut()[conn.lane.token.index as usize];
+        let mut places = self.places.borrow_mut();
+        let Some(place) = places.get_mut(conn.lane.token.index as usize) else {
+            debug_assert_eq!(conn.lane.token, REPLAY, "a connection has no place");
+            *self.replay.borrow_mut() = Some(conn);
+            return;
+        };
         debug_assert!(place.is_none(), "another one is in its place");
         *place = Some(conn);
     }
@@ -113,7 +132,15 @@ impl Clients {
     #[inline]
     pub(crate) fn with<R>(&self, token: Token, visit: impl FnOnce(&mut Conn) -> R) -> Option<R> {
         let mut places = self.places.borrow_mut();
-        let conn = places.get_mut(token.index as usize)?.as_mut()?;
+        let Some(place) = places.get_mut(token.index as usize) else {
+            return self
+                .replay
+                .borrow_mut()
+                .as_mut()
+                .filter(|_| token == REPLAY)
+                .map(|it| visit(it));
+        };
+        let conn = place.as_mut()?;
         (conn.lane.token == token).then(|| visit(conn))
     }
 
@@ -135,7 +162,8 @@ impl Clients {
 
     /// True if `test` holds for all connections. A connection that is being served is not tested.
     pub(crate) fn all(&self, test: impl Fn(&Conn) -> bool) -> bool {
-        self.places.borrow().iter().flatten().all(|conn| test(conn))
+        let places = self.places.borrow();
+        places.iter().flatten().chain(&*self.replay.borrow()).all(|conn| test(conn))
     }
 
     /// Calls `visit` with at most `most` connections, beginning at index `from`. A connection that

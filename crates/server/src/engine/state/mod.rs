@@ -9,6 +9,7 @@ pub(super) mod clock;
 pub(super) mod corked;
 pub(super) mod hot;
 pub(super) mod idle;
+pub(super) mod journal;
 pub(crate) mod latency;
 pub(super) mod local;
 pub(super) mod meter;

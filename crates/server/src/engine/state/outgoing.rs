@@ -29,6 +29,18 @@ pub enum Action {
     Listen(Arc<Settings>, u64),
 }
 
+impl Action {
+    /// The connection that the action concerns; `None` for an action on the listeners.
+    pub(crate) fn token(&self) -> Option<Token> {
+        match self {
+            Self::SendFlat(token, _) | Self::Send(token, _) => Some(*token),
+            Self::Pause(token) | Self::Resume(token) => Some(*token),
+            Self::Close(token) | Self::Release(token) => Some(*token),
+            Self::Listen(..) => None,
+        }
+    }
+}
+
 /// The outputs of the current turn. `M` is the type of messages between cores.
 pub(crate) struct Outgoing<M> {
     actions: RefCell<Vec<Action>>,

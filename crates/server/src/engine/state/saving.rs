@@ -34,6 +34,8 @@ pub(crate) struct Saving {
     /// On core 0: tickets that wait for the outcome of the final snapshot, if others have requested
     /// it, too.
     waiting_for_last: RefCell<Vec<u64>>,
+    /// On core 0: a snapshot begins when none is being made.
+    is_scheduled: Cell<bool>,
     /// On core 0: the locks of all keys after the final snapshot, so that no data changes any more.
     frozen: RefCell<Option<Locked>>,
 }
@@ -202,6 +204,21 @@ impl Saving {
     /// Takes the tickets that wait for the outcome of the final snapshot.
     pub(crate) fn take_waiting_for_last(&self) -> Vec<u64> {
         self.waiting_for_last.take()
+    }
+
+    /// Schedules a snapshot, to begin when none is being made.
+    pub(crate) fn schedule(&self) {
+        self.is_scheduled.set(true);
+    }
+
+    /// True if a scheduled snapshot can begin.
+    pub(crate) fn is_due(&self, saves: &Saves) -> bool {
+        self.is_scheduled.get() && !saves.is_under_way()
+    }
+
+    /// Like [`Saving::is_due`]; then it is not scheduled any more.
+    pub(crate) fn take_scheduled(&self, saves: &Saves) -> bool {
+        self.is_due(saves) && self.is_scheduled.replace(false)
     }
 
     /// True if the final snapshot was made, so that no data may change.

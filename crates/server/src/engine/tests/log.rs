@@ -1,8 +1,8 @@
 //! The log of a core, as its readers see it: units, turns, and changes that the server makes.
 
 use super::*;
-use crate::engine::scripts::functions::{LibrariesChange, LibraryStep};
 use crate::engine::state::pubsub::name::Message;
+use crate::libraries::{LibrariesChange, LibraryStep};
 use darter_keyspace::{Act, Read, Reader, Record, Wants};
 use std::any::Any;
 use std::sync::Arc;

@@ -58,6 +58,9 @@ impl State<'_> {
         if !row.accepts(args.len()) {
             return Err(Refusal::Arity(row.name.into()));
         }
+        if lane.session.is_replay {
+            return admit_replayed(entry, flags);
+        }
         if !lane.session.authenticated && !flags.has(Flags::NO_AUTH) {
             return Err(Refusal::line(NOAUTH));
         }
@@ -88,10 +91,18 @@ impl State<'_> {
 
     #[inline]
     fn check_disk(self, flags: Flags, concerned: Flags) -> Result<(), Refusal> {
-        if flags.both(concerned) != Flags::NONE && self.shared.saves.refuses_writes() {
+        if flags.both(concerned) == Flags::NONE {
+            return Ok(());
+        }
+        if self.shared.saves.refuses_writes() {
             return Err(Refusal::line(MISCONF));
         }
-        Ok(())
+        match self.shared.journal.failure() {
+            Some(why) => {
+                Err(Refusal::line(format!("MISCONF Errors writing to the AOF file: {why}")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// True if used memory has reached `maxmemory`.
@@ -109,6 +120,18 @@ impl State<'_> {
             _ => false,
         }
     }
+}
+
+/// Checks whether a command of an append-only file may run. The state of the server does not
+/// matter, but the command must not concern connections or the process.
+fn admit_replayed(entry: &Entry, flags: Flags) -> Result<(), Refusal> {
+    let concerns_session = matches!(entry.run, Runner::Session(_)) && !flags.has(Flags::SELECTS);
+    let others = [Flags::ADMIN, Flags::BLOCKING, Flags::PUBSUB];
+    if concerns_session || others.iter().any(|other| entry.row.flags.has(*other)) {
+        let name = entry.row.name;
+        return Err(Refusal::line(format!("ERR '{name}' is not allowed in append-only files")));
+    }
+    Ok(())
 }
 
 /// Refuses a request with a key, field, member or channel that is longer than `name-max-bytes`.

@@ -7,8 +7,12 @@
 //! messages to each core. After that, each core encodes its part of the cut as background work, in
 //! its own slices.
 
+pub(crate) mod rewriting;
+
 use super::core::Core;
-use crate::saving::{Busy, Outcome, SaveRequest, SnapshotOrder, folder};
+use super::journal;
+use crate::journal::BasePlace;
+use crate::saving::{Busy, Outcome, Purpose, SaveRequest, SnapshotOrder, folder};
 use crate::settings::Settings;
 use darter_base::UnixMillis;
 use darter_keyspace::Shard;
@@ -29,11 +33,19 @@ const SYNC_BYTES: u64 = 8 << 20;
 const VERSIONS: [u16; 2] = [10, 12];
 
 /// A snapshot whose cut was taken.
-struct Running {
-    outcome: Pin<Box<dyn Future<Output = Outcome>>>,
+pub(crate) struct Running {
+    pub(crate) outcome: Pin<Box<dyn Future<Output = Outcome>>>,
     /// By core: the number of changes that are in the cut.
     changes: Vec<u64>,
-    locked: Locked,
+    pub(crate) locked: Locked,
+}
+
+/// The file that a snapshot becomes.
+pub(crate) enum Target {
+    /// `dbfilename`.
+    Dump,
+    /// A base of the journal, which goes on after the cut with this number.
+    Base(BasePlace, u64),
 }
 
 /// One core's part of a cut.
@@ -51,7 +63,7 @@ struct Cut {
 
 /// The reaction to a slow script that holds keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum BusyKeys {
+pub(crate) enum BusyKeys {
     /// Wait for the script without limit.
     Wait,
     /// Give the snapshot up.
@@ -60,7 +72,8 @@ enum BusyKeys {
 
 /// Starts a snapshot in the background. Returns when the cut was taken. Core 0 only.
 pub(crate) async fn begin_in_background(core: Rc<Core>) -> Result<(), Busy> {
-    let Running { outcome, changes, locked } = begin(&core, Access::Cut, BusyKeys::GiveUp).await?;
+    let Running { outcome, changes, locked } =
+        begin(&core, Access::Cut, BusyKeys::GiveUp, Target::Dump).await?;
     drop(locked);
     core.spawn_on_self(|core| async move {
         let outcome = outcome.await;
@@ -71,7 +84,8 @@ pub(crate) async fn begin_in_background(core: Rc<Core>) -> Result<(), Busy> {
 
 /// Makes a snapshot, and returns when it is on the disk. Core 0 only.
 pub(crate) async fn make(core: Rc<Core>) -> Result<Outcome, Busy> {
-    let Running { outcome, changes, locked } = begin(&core, Access::Cut, BusyKeys::GiveUp).await?;
+    let Running { outcome, changes, locked } =
+        begin(&core, Access::Cut, BusyKeys::GiveUp, Target::Dump).await?;
     drop(locked);
     let outcome = outcome.await;
     finish(&core, &outcome, &changes, false);
@@ -109,7 +123,7 @@ async fn freeze(core: &Rc<Core>) -> bool {
     while !saves.is_aborted() {
         // An exclusive lock waits for running jobs, whose changes would otherwise be acknowledged
         // after the cut.
-        let Ok(running) = begin(core, Access::Exclusive, BusyKeys::Wait).await else {
+        let Ok(running) = begin(core, Access::Exclusive, BusyKeys::Wait, Target::Dump).await else {
             let (ticket, ended) = core.tx.ticket::<()>();
             core.saving.await_end(ticket);
             cancel(core);
@@ -138,10 +152,19 @@ pub(crate) fn cancel(core: &Rc<Core>) -> bool {
 }
 
 /// Takes the cut of a snapshot.
-async fn begin(core: &Rc<Core>, access: Access, busy_keys: BusyKeys) -> Result<Running, Busy> {
+pub(crate) async fn begin(
+    core: &Rc<Core>,
+    access: Access,
+    busy_keys: BusyKeys,
+    target: Target,
+) -> Result<Running, Busy> {
     assert_eq!(core.id(), 0, "core 0 coordinates snapshots");
     let saves = Arc::clone(&core.admin.shared.saves);
-    saves.begin(core.now_ms())?;
+    let (purpose, number) = match &target {
+        Target::Dump => (Purpose::Dump, None),
+        Target::Base(_, number) => (Purpose::Base, Some(*number)),
+    };
+    saves.begin(core.now_ms(), purpose)?;
     let claims = (0..core.tx.cores()).map(|id| (id, Claim::All(access))).collect();
     let locked = match busy_keys {
         BusyKeys::Wait => core.tx.lock(claims).await,
@@ -155,23 +178,23 @@ async fn begin(core: &Rc<Core>, access: Access, busy_keys: BusyKeys) -> Result<R
         },
     };
     let now = core.now_ms(); // All cores use this time, because their clocks differ.
-    let cuts = core.run_on_all(|| move |core| cut(core, now)).await;
+    let cuts = core.run_on_all(|| move |core| cut(core, now, number)).await;
     let changes = cuts.iter().map(|cut| cut.changes).collect();
     let (ticket, outcome) = core.tx.ticket();
     core.saving.await_outcome(ticket);
     if saves.is_cancelled() {
         saves.end(Outcome::Cancelled);
     } else {
-        write(core, cuts, now);
+        write(core, cuts, now, &target);
     }
     Ok(Running { outcome: Box::pin(outcome), changes, locked })
 }
 
 /// Starts to write a snapshot on all cores.
-fn write(core: &Rc<Core>, cuts: Vec<Cut>, cut_ms: u64) {
+fn write(core: &Rc<Core>, cuts: Vec<Cut>, cut_ms: u64, target: &Target) {
     let saves = &core.admin.shared.saves;
     let settings = core.admin.settings();
-    let order = order(core, &settings, &cuts, cut_ms);
+    let order = order(core, &settings, &cuts, cut_ms, target);
     tracing::debug!("the cut ends with these records of the cores: {:?}", order.last_records);
     saves.set_keys(order.sizes.values().map(|(keys, _)| keys).sum());
     core.admin.shared.reports.iter().for_each(|report| report.restart_saving());
@@ -193,16 +216,30 @@ fn write(core: &Rc<Core>, cuts: Vec<Cut>, cut_ms: u64) {
     }
 }
 
-fn order(core: &Core, settings: &Settings, cuts: &[Cut], cut_ms: u64) -> SnapshotOrder {
+fn order(
+    core: &Core,
+    settings: &Settings,
+    cuts: &[Cut],
+    cut_ms: u64,
+    target: &Target,
+) -> SnapshotOrder {
     let mut sizes: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for (database, keys, expires) in cuts.iter().flat_map(|cut| &cut.sizes) {
         let sum = sizes.entry(*database).or_default();
         *sum = (sum.0 + keys, sum.1 + expires);
     }
     let has_deadlines = cuts.iter().any(|cut| cut.has_deadlines);
+    let (folder, name, purpose) = match target {
+        Target::Dump => (folder(), settings.text("dbfilename").to_owned(), Purpose::Dump),
+        Target::Base(place, _) => {
+            let name = String::from_utf8_lossy(&place.file.name).into_owned();
+            (place.folder.clone(), name, Purpose::Base)
+        }
+    };
     SnapshotOrder {
-        folder: folder(),
-        name: settings.text("dbfilename").to_owned(),
+        purpose,
+        folder,
+        name,
         version: VERSIONS[usize::from(has_deadlines)],
         libraries: core.admin.shared.libraries.current(),
         packs: settings.flag("rdbcompression"),
@@ -215,8 +252,13 @@ fn order(core: &Core, settings: &Settings, cuts: &[Cut], cut_ms: u64) -> Snapsho
     }
 }
 
-/// Takes the cut of this core's databases at time `now`. All keys are locked.
-async fn cut(core: Rc<Core>, now: UnixMillis) -> Cut {
+/// Takes the cut of this core's databases at time `now`. All keys are locked. With a number, the
+/// cut is handed over to the journal, which begins here at the latest.
+async fn cut(core: Rc<Core>, now: UnixMillis, number: Option<u64>) -> Cut {
+    if let Some(number) = number {
+        journal::begin(&core);
+        journal::cut(&core, number);
+    }
     // Read before the cut: only expiry can add records during the cut, and applying such a record
     // twice is harmless.
     let last_record = core.tx.home().shard.records_made();
@@ -267,11 +309,9 @@ pub(super) fn handle_news(core: &Core) {
         core.tx.complete(ticket, Box::new(outcome));
     }
     match saves.take_request() {
+        SaveRequest::Nothing if core.saving.take_scheduled(saves) => begin_scheduled(core),
         SaveRequest::Nothing => {}
-        SaveRequest::Snapshot => core.spawn_on_self(|core| async move {
-            // If another snapshot is being made, it serves as well, so a refusal is ignored.
-            let _ = begin_in_background(core).await;
-        }),
+        SaveRequest::Snapshot => begin_scheduled(core),
         SaveRequest::Last => core.spawn_on_self(|core| async move {
             let is_saved = make_last(Rc::clone(&core)).await;
             core.admin.shared.saves.set_last_outcome(is_saved);
@@ -280,9 +320,17 @@ pub(super) fn handle_news(core: &Core) {
     }
 }
 
+fn begin_scheduled(core: &Core) {
+    core.spawn_on_self(|core| async move {
+        // If another snapshot is being made, it serves as well, so a refusal is ignored.
+        let _ = begin_in_background(core).await;
+    });
+}
+
 /// True if [`handle_news`] has something to do.
 pub(super) fn has_news(core: &Core) -> bool {
-    core.id() == 0 && core.admin.shared.saves.has_news()
+    let saves = &core.admin.shared.saves;
+    core.id() == 0 && (saves.has_news() || core.saving.is_due(saves))
 }
 
 #[cfg(test)]
