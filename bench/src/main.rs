@@ -13,6 +13,7 @@ mod bigkey;
 mod client;
 mod control;
 mod data;
+mod durability;
 mod expiry;
 mod fault;
 mod gaussdb;
@@ -56,6 +57,7 @@ fn run() -> Outcome<()> {
         Benchmark::BigKey => bigkey::run(&options),
         Benchmark::Populate => populate::run(&options),
         Benchmark::Throughput => throughput::run(&options),
+        Benchmark::Durability => durability::run(&options),
         Benchmark::Expiry => expiry::run(&options),
         Benchmark::Small => small::run(&options),
         Benchmark::Save => save::run(&options),

@@ -30,6 +30,8 @@ pub(crate) enum Benchmark {
     GaussDb,
     /// Throughput for each number of cores.
     Scaling,
+    /// SETs and GETs with an append-only file.
+    Durability,
     /// Transactions, scripts, messages, queues and invalidations.
     Programs,
 }
@@ -104,6 +106,7 @@ impl Options {
                 "gaussdb" => Benchmark::GaussDb,
                 "scaling" => Benchmark::Scaling,
                 "programs" => Benchmark::Programs,
+                "durability" => Benchmark::Durability,
                 _ => Benchmark::Small,
             },
             processors: Processors::allowed()?,
@@ -214,6 +217,7 @@ fn command() -> Command {
         .subcommand(benchmark("load", "RDB files of each type: time and memory"))
         .subcommand(benchmark("gaussdb", "A mixed load over time, beside big keys"))
         .subcommand(benchmark("scaling", "Throughput by the number of cores"))
+        .subcommand(benchmark("durability", "SETs and GETs with an append-only file"))
         .subcommand(benchmark("programs", "Transactions, scripts, messages, queues: CPU, latency"))
 }
 

@@ -72,6 +72,7 @@ pub(crate) fn running(settings: &Settings, cores: usize, back: &str) {
     let clients = settings.text("maxclients");
     tracing::info!("limits: maxmemory {maxmemory}, maxclients {clients}, open files {files}");
     match settings.text("save") {
+        "" if settings.flag("appendonly") => {}
         "" => tracing::warn!("save is empty: all data is lost at shutdown"),
         points => tracing::info!("save points: {points}, and at shutdown"),
     }
