@@ -47,8 +47,6 @@ use std::time::Duration;
 
 /// The time between two syncs with `everysec`.
 const SYNC_NS: u64 = 1_000_000_000;
-/// The longest sleep: what is due by time is looked at as often.
-const SLEEP: Duration = Duration::from_millis(100);
 
 /// An order of core 0 to the thread.
 #[derive(Debug)]
@@ -247,9 +245,9 @@ impl Collector {
             if self.has_work() {
                 self.journal.sleeps.store(false, Ordering::SeqCst);
             } else {
-                match self.journal.state() {
-                    JournalState::Off => std::thread::park(),
-                    _ => std::thread::park_timeout(SLEEP),
+                match self.sync_in(clock::monotonic_nanos()) {
+                    Some(time) => std::thread::park_timeout(time),
+                    None => std::thread::park(),
                 }
             }
         }
@@ -363,6 +361,13 @@ impl Collector {
     }
 
     // ---- syncs once a second ----
+
+    /// The time until the next sync that no hand-over or reply causes.
+    fn sync_in(&self, now_ns: u64) -> Option<Duration> {
+        let is_wanted = self.unsynced.is_some() && self.journal.sync() == Sync::EverySecond;
+        let due_ns = self.last_sync_ns + SYNC_NS;
+        is_wanted.then(|| Duration::from_nanos(due_ns.saturating_sub(now_ns).max(SYNC_NS / 100)))
+    }
 
     fn sync_if_due(&mut self, now_ns: u64) -> io::Result<()> {
         let (Some(file), Some(up_to)) = (&self.file, self.unsynced) else {
