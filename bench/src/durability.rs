@@ -41,7 +41,7 @@ impl Mode {
     }
 }
 
-/// What redis-benchmark sends.
+/// A load of redis-benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Load {
     name: &'static str,

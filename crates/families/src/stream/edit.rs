@@ -186,10 +186,10 @@ pub(super) fn xsetid(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     Ok(Flow::Done)
 }
 
-/// The highest deleted ID to set. As in Redis, 0-0 changes nothing; `-` is for files, and sets 0-0.
+/// The highest deleted ID to set. As in Redis, 0-0 changes nothing; `NONE` is for files, and sets 0-0.
 fn max_deleted_id(word: &[u8]) -> Result<Option<StreamId>, Refusal> {
     match word {
-        b"-" => Ok(Some(StreamId::MIN)),
+        b"NONE" => Ok(Some(StreamId::MIN)),
         word => Ok(Some(id::parse(word, 0)?).filter(|id| *id > StreamId::MIN)),
     }
 }

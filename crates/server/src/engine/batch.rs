@@ -136,7 +136,8 @@ impl Core {
 
     /// Runs the next command of a batch as a task. A read stops when its client has closed. A write
     /// does not stop, because later commands of its pipeline may have run on other cores.
-    fn wait_in_batch(self: &Rc<Self>, batch: Box<Batch>, work: Work) {
+    fn wait_in_batch(self: &Rc<Self>, mut batch: Box<Batch>, work: Work) {
+        batch.gated |= self.journal.is_on();
         let item = &batch.items[batch.next];
         let (view, resp3, caller) = (item.view, batch.resp3, caller_of(&batch));
         let is_read = !self.table.entries()[item.entry].row.is_write();

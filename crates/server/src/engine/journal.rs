@@ -80,8 +80,13 @@ pub(super) fn hand_over(core: &Core) {
     }
 }
 
-/// Adds the cut of a snapshot to the journal, after all changes so far.
+/// Adds the cut of a snapshot to the journal, after all changes so far. If the journal has not begun
+/// here, it begins now.
 pub(super) fn cut(core: &Core, number: u64) {
+    if core.admin.shared.journal.state() == JournalState::Off {
+        return;
+    }
+    begin(core);
     record(core);
     core.journal.cut(number, core.tx.home().shard.stamp());
 }
@@ -130,7 +135,7 @@ pub(super) fn send_or_hold(core: &Core, lane: &mut Lane, action: Action) {
     if shared.all_is_safe() {
         return core.act(action);
     }
-    core.journal.hold(action, || core.clock.monotonic_ns());
+    core.journal.hold(action, shared);
     shared.set_waits(core.id(), true);
 }
 

@@ -401,6 +401,7 @@ impl Core {
         args: resp::Args<'_>,
         work: Work,
     ) {
+        journal::note_task_shown(self, lane, entry);
         let (client, row) = (lane.session.handle, entry.index);
         let (view, resp3) = (lane.session.view(), lane.session.resp3);
         let (request, caller) = (args.to_request(), Caller::Client(self.id(), client));

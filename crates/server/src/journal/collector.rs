@@ -258,7 +258,7 @@ impl Collector {
         self.is_to_end.load(Ordering::SeqCst)
             || !super::lock(&journal.orders).is_empty()
             || (0..journal.lanes.len()).any(|core| !journal.blocks(core).is_empty())
-            || (journal.some_wait() && !journal.all_is_safe())
+            || (journal.some_wait() && !journal.all_is_safe() && !self.merger.is_blocked())
     }
 
     /// Does what there is to do. Both times must have been read just before. Returns true if
@@ -431,12 +431,18 @@ impl Collector {
 
     fn prepare(&mut self, cut: u64) -> io::Result<BasePlace> {
         self.folder.prepare()?;
-        if self.journal.state() == JournalState::Starting
-            && self.folder.manifest == Manifest::default()
-        {
+        let state = self.journal.state();
+        let is_first = matches!(state, JournalState::Starting | JournalState::Off);
+        if is_first && self.folder.manifest == Manifest::default() {
             self.folder.read_manifest()?;
         }
         let covered = self.folder.manifest.increments.last().map_or(0, |last| last.sequence);
+        if state == JournalState::Off {
+            // A base without increments.
+            self.covered = covered;
+            let file = self.folder.next_base();
+            return Ok(BasePlace { folder: self.folder.path.clone(), file });
+        }
         let file = self.folder.create_increment()?;
         if self.journal.state() == JournalState::On {
             self.folder.write_manifest()?;
@@ -469,7 +475,8 @@ impl Collector {
     }
 
     fn commit(&mut self, base: Listed) -> io::Result<()> {
-        if self.file.is_none() {
+        let is_off = self.journal.state() == JournalState::Off;
+        if self.file.is_none() && !is_off {
             return Err(io::Error::other("the append-only file has failed meanwhile"));
         }
         let before = self.folder.manifest.clone();
@@ -480,10 +487,11 @@ impl Collector {
             self.folder.manifest = before;
             return Err(error);
         }
-        let (bytes, _) = self.folder.sizes()?;
-        self.journal.bytes.store(bytes, Ordering::Relaxed);
-        self.journal.base_bytes.store(bytes, Ordering::Relaxed);
-        if self.journal.state() != JournalState::On {
+        if let Ok((bytes, _)) = self.folder.sizes() {
+            self.journal.bytes.store(bytes, Ordering::Relaxed);
+            self.journal.base_bytes.store(bytes, Ordering::Relaxed);
+        }
+        if self.journal.state() != JournalState::On && !is_off {
             tracing::info!("the append-only file is good: it has a new base");
             self.journal.set_state(JournalState::On);
         }

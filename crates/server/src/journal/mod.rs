@@ -316,6 +316,11 @@ impl Journal {
         self.wake();
     }
 
+    /// The time of the last hand-over of any core.
+    pub(crate) fn handed_ns(&self) -> u64 {
+        self.handed_ns.load(Ordering::SeqCst)
+    }
+
     /// True if everything handed over by any core is as safe as it will be.
     pub(crate) fn all_is_safe(&self) -> bool {
         self.state() != JournalState::On || self.handed_ns.load(Ordering::SeqCst) <= self.safe_ns()
@@ -377,7 +382,11 @@ impl Journal {
         let is_wanted = match self.state() {
             JournalState::On => self.has_grown() && now_ms >= rewrites.next_ms(MINUTE_MS, 3),
             JournalState::Failed => now_ms >= rewrites.next_ms(SECOND_MS, 1),
-            JournalState::Off | JournalState::Starting => false,
+            // The first base has failed.
+            JournalState::Starting => {
+                rewrites.failures > 0 && now_ms >= rewrites.next_ms(SECOND_MS, 1)
+            }
+            JournalState::Off => false,
         };
         let begins = is_wanted && !rewrites.is_begun && !self.is_rewrite_scheduled();
         if begins {

@@ -161,6 +161,14 @@ fn for_redis(stage: &Stage) -> Result<(), String> {
             wait_for(&mut client, "aof_rewrite_in_progress:0")?;
         }
     }
+    // Values that are encoded by the journal's thread, and move between cores.
+    expect(&mut client, "DEBUG POPULATE 1 big 100 TYPE hash ELEMENTS 3000", "OK")?;
+    for at in 0..4 {
+        let (from, to) = (format!("renamed{at}"), format!("renamed{}", at + 1));
+        let from = if at == 0 { "big:0" } else { &from };
+        expect(&mut client, &format!("RENAME {from} {to}"), "OK")?;
+        expect(&mut client, &format!("COPY {to} copy{at}"), "Int(1)")?;
+    }
     let sum = digest(&mut client)?;
     shut_down(&mut here)?;
     kept.keep(&here)?;

@@ -147,7 +147,7 @@ fn state(key: &[u8], state: &State, is_lowered: bool, to: &mut Commands) {
         id(to, state.max_deleted);
     } else if is_lowered {
         to.word(b"MAXDELETEDID");
-        to.word(b"-");
+        to.word(b"NONE");
     }
 }
 

@@ -256,7 +256,6 @@ fn order(
 /// cut is handed over to the journal, which begins here at the latest.
 async fn cut(core: Rc<Core>, now: UnixMillis, number: Option<u64>) -> Cut {
     if let Some(number) = number {
-        journal::begin(&core);
         journal::cut(&core, number);
     }
     // Read before the cut: only expiry can add records during the cut, and applying such a record

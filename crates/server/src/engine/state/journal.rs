@@ -19,6 +19,9 @@ const PLACES: usize = 16 * 1024;
 /// A longer value is encoded by the journal's thread.
 const ALONG_BYTES: usize = 64 * 1024;
 
+/// A value that is encoded later counts as several commands.
+const VALUE_COMMANDS: usize = 2;
+
 /// The journal on one core; see the module's documentation.
 #[derive(Default)]
 pub(crate) struct Journaling {
@@ -35,8 +38,6 @@ pub(crate) struct Journaling {
     safe_stamp: Cell<u64>,
     /// Sends that wait for the safe time to reach this time.
     held: RefCell<VecDeque<(u64, Action)>>,
-    /// The time for the sends of this turn: its blocks were handed over before.
-    gate_ns: Cell<u64>,
 }
 
 impl Journaling {
@@ -83,15 +84,16 @@ impl Journaling {
     pub(crate) fn hand_over(&self, core: usize, to: &Journal, read_clock: impl FnOnce() -> u64) {
         let mut draft = self.draft.borrow_mut();
         draft.close();
-        let Some(stamp) = draft.blocks.last().map(|block| block.stamp) else {
-            self.gate_ns.set(0);
-            return;
-        };
+        let Some(stamp) = draft.blocks.last().map(|block| block.stamp) else { return };
         to.hand_over(core, &mut draft.blocks);
         let now = read_clock();
-        self.gate_ns.set(now);
         to.handed_at(now);
-        self.unsafe_turns.borrow_mut().push_back((stamp, now));
+        let mut turns = self.unsafe_turns.borrow_mut();
+        match turns.back_mut() {
+            // The second hand-over of this turn.
+            Some((last, at)) if *last == stamp => *at = now,
+            _ => turns.push_back((stamp, now)),
+        }
     }
 
     // ---- replies ----
@@ -103,11 +105,11 @@ impl Journaling {
     }
 
     /// Holds a send that may show changes which are not safe.
-    pub(crate) fn hold(&self, action: Action, read_clock: impl FnOnce() -> u64) {
-        if self.gate_ns.get() == 0 {
-            self.gate_ns.set(read_clock());
-        }
-        self.held.borrow_mut().push_back((self.gate_ns.get(), action));
+    ///
+    /// The core has handed over all that the send may show, and so have other cores: before their
+    /// messages left.
+    pub(crate) fn hold(&self, action: Action, shared: &Journal) {
+        self.held.borrow_mut().push_back((shared.handed_ns(), action));
     }
 
     /// True if a send is held.
@@ -225,6 +227,7 @@ impl Draft {
                     bits: *bits,
                     source: None,
                 };
+                open.encoded.count += VALUE_COMMANDS;
                 open.encoded.pieces.push(Piece::Value(Box::new((key.clone(), effect))));
             }
             Act::Server(act) => {
