@@ -191,7 +191,7 @@ impl Shared {
             absent: Absent::default(),
             libraries: Arc::default(),
             listeners: Listeners::default(),
-            journal: Arc::new(Journal::new(1, Vec::new())),
+            journal: Arc::new(Journal::new(cores, Vec::new())),
             fs: Arc::new(Simulated::new(0, 0, Arc::default())),
             found: OnceLock::new(),
             machine: Box::new(Nowhere),

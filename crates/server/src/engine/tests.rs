@@ -4,6 +4,7 @@
 mod census;
 mod corked;
 mod events;
+mod journal;
 mod knocks;
 mod lanes;
 mod log;
