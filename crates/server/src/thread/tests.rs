@@ -64,7 +64,8 @@ impl Bench {
     }
 
     fn send(&mut self, client: usize, request: &str) {
-        write!(self.clients[client], "{request}\r\n").unwrap();
+        // In one piece: otherwise the core may answer the first request before it has the rest.
+        self.clients[client].write_all(format!("{request}\r\n").as_bytes()).unwrap();
     }
 
     /// The bytes that a client has received.
