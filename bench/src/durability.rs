@@ -110,7 +110,7 @@ fn switch(options: &Options, server: &Server, mode: Mode) -> Outcome<()> {
     }
     let begun = Instant::now();
     loop {
-        let info = format!("{:?}", connection.ask(&["INFO", "persistence"])?);
+        let info = connection.ask(&["INFO", "persistence"])?.text();
         if info.contains("aof_rewrite_in_progress:0") && info.contains("aof_rewrite_scheduled:0") {
             return Ok(());
         }
