@@ -24,6 +24,10 @@ pub(crate) enum NotBegun {
 
 /// Starts a rewrite. Returns when the cut was taken. Core 0 only.
 pub(crate) async fn begin_rewrite(core: Rc<Core>) -> Result<(), NotBegun> {
+    begin_unless(core, BusyKeys::GiveUp).await
+}
+
+async fn begin_unless(core: Rc<Core>, busy_keys: BusyKeys) -> Result<(), NotBegun> {
     let shared = &core.admin.shared;
     let journal = &*shared.journal;
     if shared.saves.is_under_way() || journal.rewrites().is_begun {
@@ -32,7 +36,7 @@ pub(crate) async fn begin_rewrite(core: Rc<Core>) -> Result<(), NotBegun> {
     }
     journal.schedule_rewrite(false);
     let number = journal.begin_rewrite(core.now_ms());
-    let begun = cut(&core, number).await;
+    let begun = cut(&core, number, busy_keys).await;
     let running = match begun {
         Ok(running) => running,
         Err(why) => {
@@ -47,7 +51,11 @@ pub(crate) async fn begin_rewrite(core: Rc<Core>) -> Result<(), NotBegun> {
     Ok(())
 }
 
-async fn cut(core: &Rc<Core>, number: u64) -> Result<(Running, JournalOrder), NotBegun> {
+async fn cut(
+    core: &Rc<Core>,
+    number: u64,
+    busy_keys: BusyKeys,
+) -> Result<(Running, JournalOrder), NotBegun> {
     let place = match carry_out(core, JournalOrder::Prepare(number)).await {
         Ok(place) => place.expect("it names the base"),
         Err(why) => {
@@ -57,7 +65,7 @@ async fn cut(core: &Rc<Core>, number: u64) -> Result<(Running, JournalOrder), No
     };
     let commit = JournalOrder::Commit(place.file.clone(), number);
     let target = Target::Base(place, number);
-    let running = begin(core, Access::Cut, BusyKeys::GiveUp, target).await;
+    let running = begin(core, Access::Cut, busy_keys, target).await;
     running.map(|running| (running, commit)).map_err(|_| NotBegun::Scheduled)
 }
 
@@ -136,7 +144,9 @@ pub(crate) fn handle_news(core: &Core) {
     }
     if may_begin(core) {
         core.spawn_on_self(|core| async move {
-            let _ = begin_rewrite(core).await; // The log says what has failed.
+            // It waits for slow scripts: otherwise each turn of such a script would make files. The
+            // log says what has failed.
+            let _ = begin_unless(core, BusyKeys::Wait).await;
         });
     }
 }
