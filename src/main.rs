@@ -1,4 +1,4 @@
-//! Darter: reads the settings, starts the log, runs the server.
+//! Darter: runs a command for operators; or reads the settings, starts the log, runs the server.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,11 @@ static ALLOCATOR: darter_server::Counting = darter_server::Counting;
 
 fn main() -> ExitCode {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    let settings = match cli::parse(&words.collect::<Vec<_>>()) {
+    let words: Vec<String> = words.collect();
+    if let Some(exit) = darter_tools::run(&words) {
+        return exit;
+    }
+    let settings = match cli::parse(&words, &darter_tools::summary()) {
         Ok(CliRequest::Run(settings)) => *settings,
         Ok(CliRequest::Print(text)) => return said(&text),
         Err(wrong) => return fail(&wrong),

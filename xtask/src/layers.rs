@@ -1,7 +1,7 @@
 //! The direction of imports, as a table and a check over `cargo tree`.
 //!
 //! ```text
-//! base <- structs, resp, rdb, runtime, lua <- keyspace <- tx <- command <- families, script <- persist <- server <- darter
+//! base <- structs, resp, rdb, runtime, lua <- keyspace <- tx <- command <- families, script <- persist <- server <- tools <- darter
 //! ```
 //! A crate may use those of a lower rank and none of its own. Tests and tools are outside: they
 //! talk to the server by its socket, and may use `base` and each other, unless listed.
@@ -20,7 +20,8 @@ const RANKS: &[(&str, u8)] = &[
     ("darter-families", 5), ("darter-script", 5),
     ("darter-persist",  6),
     ("darter-server",   7),
-    ("darter",          8),
+    ("darter-tools",    8),
+    ("darter",          9),
 ];
 
 /// Packages outside the layers that call the crates' functions directly, and why.

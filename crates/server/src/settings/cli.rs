@@ -15,13 +15,14 @@ pub enum CliRequest {
     Print(String),
 }
 
-/// Parses the words of the command line, without the program's name.
+/// Parses the words of the command line, without the program's name. `commands` is the part of the
+/// help about commands that start no server.
 ///
 /// Errors: a text that names all faults.
-pub fn parse(words: &[String]) -> Result<CliRequest, String> {
+pub fn parse(words: &[String], commands: &str) -> Result<CliRequest, String> {
     let line = Line::split(words);
     if line.has("--help") || line.has("-h") {
-        return Ok(CliRequest::Print(help()));
+        return Ok(CliRequest::Print(help(commands)));
     }
     if line.has("--version") || line.has("-v") {
         return Ok(CliRequest::Print(version()));
@@ -114,16 +115,19 @@ fn checked(settings: &Settings) -> String {
     lines.join("\n")
 }
 
-fn help() -> String {
+fn help(commands: &str) -> String {
     let mut text = version();
     text.push_str(
         "\nAn in-memory data store that speaks the Redis protocol; big keys do not delay other clients.\n\n\
-         Usage: darter [FILE | -] [--name value]...\n\n\
+         Usage: darter [FILE | -] [--name value]...\n\
+         \x20      darter COMMAND --help\n\n\
          \x20 FILE             settings file in redis.conf format; - reads standard input\n\
          \x20 --check-config   check the settings, report all errors, and exit\n\
          \x20 -h, --help       print this text\n\
-         \x20 -v, --version    print the version\n\nSettings:\n",
+         \x20 -v, --version    print the version\n\nCommands:\n",
     );
+    text.push_str(commands);
+    text.push_str("\nSettings:\n");
     for row in ROWS.iter() {
         let default = if row.default.is_empty() { "\"\"" } else { row.default };
         let change = match row.when {
@@ -147,7 +151,7 @@ mod tests {
 
     fn run(words: &[&str]) -> Result<Settings, String> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        match parse(&words)? {
+        match parse(&words, "  check\n")? {
             CliRequest::Run(settings) => Ok(*settings),
             CliRequest::Print(text) => Err(text),
         }
@@ -219,6 +223,8 @@ mod tests {
         assert!(faults.contains("did you mean 'port'?"), "{faults}");
         assert!(faults.contains("couldn't be parsed into an integer"), "{faults}");
         assert!(run(&["-v"]).unwrap_err().starts_with("darter "));
-        assert!(run(&["--help"]).unwrap_err().contains("--maxmemory <bytes>"));
+        for part in ["--maxmemory <bytes>", "Commands:\n  check\n\nSettings:\n"] {
+            assert!(run(&["--help"]).unwrap_err().contains(part), "{part}");
+        }
     }
 }
