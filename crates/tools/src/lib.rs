@@ -11,7 +11,15 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod commands;
 mod files;
+mod needs;
+mod place;
+mod restore;
+#[cfg(test)]
+mod sample;
+mod time;
+mod verify;
 
 use clap::ArgMatches;
 use std::fmt::Write as _;
@@ -34,6 +42,7 @@ struct Subcommand {
 #[rustfmt::skip] // A table.
 const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "check", about: "verify RDB files and append-only files", arguments: check::arguments, run: check::run },
+    Subcommand { name: "restore", about: "write a folder with the data of an earlier moment", arguments: restore::arguments, run: restore::run },
 ];
 
 /// Runs the command that the first word names. Returns `None` if it names none: then the words are

@@ -1,147 +1,305 @@
 //! `darter check`: verifies RDB files, append-only files, and folders of them.
+//!
+//! - `census`: counts what files contain, and what a cut would lose.
+//! - `cut`: cuts torn ends.
+//! - `report`: the sentences about a file.
 
-use crate::files::{Folder, is_manifest, is_rdb, manifests};
-use clap::{Arg, ArgMatches, Command, value_parser};
-use darter_families::TYPES;
-use darter_persist::aof::annotation::Annotation;
-use darter_persist::aof::check::{Checker, Search, Verdict};
-use darter_rdb::{Event, Limits, Reader};
-use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+mod census;
+mod cut;
+mod report;
+
+use crate::files::{Folder, is_manifest, list, manifests_below, named};
+use crate::needs::{FOLDERS, Needs, Release, Vocabulary};
+use crate::verify::{FaultKind, Verified, verify};
+use census::{Content, count, count_lost};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use std::collections::BTreeSet;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The number of bytes read at a time.
-const BLOCK_BYTES: usize = 1 << 20;
+const CUT: &str = "cut";
+const CUT_DAMAGE: &str = "cut-damage";
 
 pub(crate) fn arguments(command: Command) -> Command {
-    command.arg(
-        Arg::new("path")
-            .value_name("FILE|FOLDER")
-            .help("An RDB file, an append-only file, a manifest, or a folder of them")
-            .value_parser(value_parser!(PathBuf))
-            .required(true),
-    )
+    command
+        .arg(
+            Arg::new("path")
+                .value_name("FILE|FOLDER")
+                .help("An RDB file, an append-only file, a manifest, or a folder of them")
+                .value_parser(value_parser!(PathBuf))
+                .required(true),
+        )
+        .arg(
+            Arg::new(CUT)
+                .long(CUT)
+                .help("Cut a torn end, and keep its bytes in a file beside; no server may use the files")
+                .action(ArgAction::SetTrue),
+        )
+        .arg(
+            Arg::new(CUT_DAMAGE)
+                .long(CUT_DAMAGE)
+                .help("As --cut, but also cut at damage: all later commands are lost")
+                .action(ArgAction::SetTrue),
+        )
+        .after_help("Exit code: 0 if all files are good, 1 after a fault, 2 for a wrong command line.")
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
     let path = matches.get_one::<PathBuf>("path").ok_or("no path")?;
-    let mut is_good = true;
+    let cuts = match (matches.get_flag(CUT), matches.get_flag(CUT_DAMAGE)) {
+        (_, true) => Some(FaultKind::Damage),
+        (true, false) => Some(FaultKind::Torn),
+        (false, false) => None,
+    };
     let mut out = io::stdout().lock();
-    for files in sets(path)? {
-        let mut before = None;
-        for (index, file) in files.iter().enumerate() {
-            let shown = file.display();
-            let line = match check(&files[index..], &mut before) {
-                Ok(bytes) => format!("{shown}: good, {bytes} bytes"),
-                Err(why) => {
-                    is_good = false;
-                    format!("{shown}: {why}")
-                }
-            };
-            if writeln!(out, "{line}").is_err() {
-                return Ok(ExitCode::FAILURE);
+    let mut is_good = true;
+    for set in FileSet::below(path)? {
+        is_good &= match check(&set, cuts) {
+            Ok((text, is_good)) => {
+                // A reader such as `head` may end early.
+                let _ = out.write_all(text.as_bytes());
+                is_good
             }
-        }
+            Err(why) => {
+                let _ = writeln!(out, "{why}");
+                false
+            }
+        };
     }
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The files to check. Each set is loaded by one start, in its order.
-fn sets(path: &Path) -> Result<Vec<Vec<PathBuf>>, String> {
-    let wrong = |error: io::Error| format!("{}: {error}", path.display());
-    if is_manifest(path) {
-        return Ok(vec![Folder::open(path)?.loaded()]);
-    }
-    if !path.metadata().map_err(wrong)?.is_dir() {
-        return Ok(vec![vec![path.to_owned()]]);
-    }
-    let manifests = manifests(path).map_err(wrong)?;
-    if manifests.is_empty() {
-        return Err(format!("{}: the folder has no manifest", path.display()));
-    }
-    manifests.iter().map(|manifest| Ok(Folder::open(manifest)?.loaded())).collect()
+/// Files that one start loads, in their order.
+#[derive(Debug)]
+struct FileSet {
+    files: Vec<PathBuf>,
+    /// The folder, if the files are named by a manifest.
+    folder: Option<Folder>,
 }
 
-/// Checks the first of these files. The others tell a torn end from damage. Returns the size.
-fn check(files: &[PathBuf], before: &mut Option<Annotation>) -> Result<u64, String> {
-    let path = &files[0];
-    let begin = if is_rdb(path).map_err(text)? { check_rdb(path)? } else { 0 };
-    let mut checker = Checker::new(begin, *before);
-    read(path, begin, &mut |bytes| {
-        checker.feed(bytes);
-        !checker.is_done()
-    })?;
-    let checked = checker.finish();
-    *before = checked.last;
-    let bytes = path.metadata().map_err(text)?.len();
-    let Some((fault, offset, verdict)) = checked.fault else { return Ok(bytes) };
-    let is_damage = match verdict {
-        Verdict::Torn => false,
-        Verdict::Damaged => true,
-        Verdict::Depends(search) => is_damaged(files, checked.good, search)?,
-    };
-    let kind = if is_damage { "damage" } else { "torn end" };
-    let lost = bytes - checked.good;
-    Err(format!("{kind}: {fault} at offset {offset}; {lost} of {bytes} bytes cannot be loaded"))
-}
+impl FileSet {
+    fn single(path: &Path) -> Self {
+        Self { files: vec![path.to_owned()], folder: None }
+    }
 
-/// Searches the bytes after a fault for a batch that proves damage.
-fn is_damaged(files: &[PathBuf], good: u64, mut search: Search) -> Result<bool, String> {
-    for (index, path) in files.iter().enumerate() {
-        if index > 0 {
-            search.next_file();
+    fn of(manifest: &Path) -> Result<Self, String> {
+        let folder = Folder::open(manifest)?;
+        Ok(Self { files: folder.loaded(), folder: Some(folder) })
+    }
+
+    /// The files that the operator names.
+    fn below(path: &Path) -> Result<Vec<Self>, String> {
+        if is_manifest(path) {
+            return Ok(vec![Self::of(path)?]);
         }
-        read(path, if index == 0 { good } else { 0 }, &mut |bytes| {
-            search.feed(bytes);
-            !search.is_damage()
-        })?;
+        if !path.metadata().map_err(|error| named(path, error))?.is_dir() {
+            return Ok(vec![Self::single(path)]);
+        }
+        let manifests = manifests_below(path)?;
+        let mut sets =
+            manifests.iter().map(|path| Self::of(path)).collect::<Result<Vec<Self>, String>>()?;
+        let listed: Vec<&PathBuf> = sets.iter().flat_map(|set| &set.files).collect();
+        let alone = |path: &PathBuf| path.extension().is_some_and(|it| it == "rdb" || it == "aof");
+        let mut others: Vec<Self> = list(path)?
+            .iter()
+            .filter(|path| alone(path) && path.is_file() && !listed.contains(path))
+            .map(|path| Self::single(path))
+            .collect();
+        if manifests.iter().any(|manifest| manifest.parent() == Some(path)) {
+            others.clear(); // They are reported as files that the manifest does not name.
+        }
+        sets.extend(others);
+        if sets.is_empty() {
+            return Err(named(path, "the folder has no manifest, RDB file or append-only file"));
+        }
+        Ok(sets)
     }
-    Ok(search.is_damage())
+
+    /// The names of files in the folder that the manifest does not have.
+    fn unlisted(&self) -> Result<Vec<String>, String> {
+        let Some(folder) = &self.folder else { return Ok(Vec::new()) };
+        let history = folder.manifest.history.iter().map(|file| file.path_in(&folder.path));
+        let known: BTreeSet<PathBuf> = self.files.iter().cloned().chain(history).collect();
+        let unlisted = list(&folder.path)?.into_iter().filter(|path| !known.contains(path));
+        let names =
+            unlisted.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+        Ok(names.filter(|name| *name != folder.manifest_name).collect())
+    }
 }
 
-/// Verifies an RDB file. Returns the offset of its end: an append-only file may follow.
-fn check_rdb(path: &Path) -> Result<u64, String> {
-    let size = path.metadata().map_err(text)?.len();
-    let mut reader = Reader::new(TYPES.kinds(), Limits::default()).with_size(size).with_blocks();
-    let mut outcome = Ok(false);
-    read(path, 0, &mut |bytes| {
-        reader.push(bytes);
-        outcome = take_all(&mut reader);
-        outcome == Ok(false)
-    })?;
-    if outcome == Ok(false) {
-        reader.finish();
-        outcome = take_all(&mut reader);
-    }
-    outcome.map(|_| reader.offset())
+/// A file with its content.
+struct CheckedFile {
+    verified: Verified,
+    content: Content,
+    /// The recognized content of the bytes that cannot be loaded, and the number of these bytes
+    /// without zeros at the end.
+    lost: Option<(Content, u64)>,
 }
 
-/// Takes all events. Returns true at the end of the RDB file.
-fn take_all(reader: &mut Reader) -> Result<bool, String> {
-    loop {
-        match reader.next() {
-            Ok(Some(Event::Eof { .. })) => return Ok(true),
-            Ok(Some(_)) => {}
-            Ok(None) => return Ok(false),
-            Err(error) => return Err(error.to_string()),
+/// Checks files, and cuts them if `cuts` allows it. Returns the report, and whether all is good.
+fn check(set: &FileSet, cuts: Option<FaultKind>) -> Result<(String, bool), String> {
+    let (vocabulary, mut needs) = (Vocabulary::new(), Needs::new(Release::Redis(0, 0)));
+    if set.folder.is_some() {
+        needs = Needs::new(FOLDERS);
+    }
+    let mut files = Vec::new();
+    for verified in verify(&set.files)? {
+        let Verified { path, commands_from, good, rdb, .. } = &verified;
+        if let Some(rdb) = rdb {
+            needs.add_rdb_version(rdb.version);
+            needs.add_encoding(rdb.encoding);
+        }
+        let content = count(path, (*commands_from, *good), &vocabulary, &mut needs)?;
+        let is_lost = verified.fault.is_some() || verified.follows_fault;
+        let lost = if is_lost { Some(count_lost(path, *good)?) } else { None };
+        files.push(CheckedFile { verified, content, lost });
+    }
+    let mut text = String::new();
+    for file in &files {
+        report::file(&mut text, file, set.folder.is_some());
+    }
+    report::set(&mut text, &files, &needs, &set.unlisted()?, set.folder.as_ref());
+    let mut is_good = files.iter().all(|file| file.verified.fault.is_none());
+    if let Some(cuts) = cuts {
+        let verified: Vec<&Verified> = files.iter().map(|file| &file.verified).collect();
+        is_good = cut::cut(&verified, cuts, &mut text)?;
+    }
+    Ok((text, is_good))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{Sample, command};
+    use std::fs;
+
+    /// The reports about a path, and whether all is good.
+    fn reports(path: &Path, cuts: Option<FaultKind>) -> (String, bool) {
+        let (mut all, mut is_good) = (String::new(), true);
+        for set in FileSet::below(path).unwrap() {
+            let (text, good) = check(&set, cuts).unwrap();
+            all.push_str(&text);
+            is_good &= good;
+        }
+        (all, is_good)
+    }
+
+    fn contains(text: &str, parts: &[&str]) {
+        for part in parts {
+            assert!(text.contains(part), "no {part:?} in\n{text}");
         }
     }
-}
 
-/// Reads a file from `offset` on, until `take` returns false.
-fn read(path: &Path, offset: u64, take: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), String> {
-    let mut file = File::open(path).map_err(text)?;
-    file.seek(SeekFrom::Start(offset)).map_err(text)?;
-    let mut block = vec![0; BLOCK_BYTES];
-    loop {
-        let len = file.read(&mut block).map_err(text)?;
-        if len == 0 || !take(&block[..len]) {
-            return Ok(());
-        }
+    #[test]
+    fn a_torn_end_is_reported_and_cut_and_its_bytes_are_kept() {
+        let sample = Sample::new("check-torn");
+        let mut chain = sample.chain();
+        chain.add(1_000, &[command(&["SET", "k", "v"])]);
+        let good = chain.bytes.len();
+        chain.add(2_500, &[command(&["SET", "k", "w"]), command(&["SADDEX", "s", "9", "m"])]);
+        let bytes = [&chain.bytes[..chain.bytes.len() - 1], &[0; 70]].concat();
+        let folder = sample.folder(&[&bytes]);
+        let (text, is_good) = reports(&sample.path, None);
+        assert!(!is_good);
+        contains(
+            &text,
+            &[
+                "Darter's batches: 1 commands in 1 batches",
+                &format!(
+                    "torn end: a start cuts it. At offset {good}: the checksum of a batch is wrong"
+                ),
+                "1 commands in 1 batches, as far as recognized, the last 1.500 s",
+                "loaded by Darter and redis-server 7.0 or later\n",
+            ],
+        );
+        let (text, is_good) = reports(&folder, Some(FaultKind::Torn));
+        assert!(is_good, "{text}");
+        let file = folder.join("appendonly.aof.1.incr.aof");
+        let kept = folder.join(format!("appendonly.aof.1.incr.aof.cut-{good}"));
+        assert_eq!(fs::read(&file).unwrap(), &bytes[..good]);
+        assert_eq!(fs::read(kept).unwrap(), &bytes[good..]);
+        let (text, is_good) = reports(&folder, None);
+        assert!(is_good, "{text}");
+        contains(&text, &["does not name: appendonly.aof.1.incr.aof.cut-"]);
     }
-}
 
-fn text(error: io::Error) -> String {
-    error.to_string()
+    #[test]
+    fn damage_is_cut_only_when_it_is_allowed() {
+        let sample = Sample::new("check-damage");
+        let mut chain = sample.chain();
+        chain.add(1_000, &[command(&["SET", "k", "v"])]);
+        let good = chain.bytes.len();
+        chain.add(2_000, &[command(&["SET", "k", "w"])]);
+        let mut first = chain.next_file();
+        chain.add(3_000, &[command(&["SET", "k", "x"])]);
+        let second = chain.next_file();
+        let last_byte = first.len() - 3;
+        first[last_byte] ^= 1;
+        let folder = sample.folder(&[&first, &second]);
+        let (text, is_good) = reports(&folder, Some(FaultKind::Torn));
+        assert!(!is_good);
+        contains(
+            &text,
+            &["DAMAGE: a start is refused", "not loaded, because a file before", "not cut"],
+        );
+        let file = |name: &str| fs::read(folder.join(format!("appendonly.aof.{name}"))).unwrap();
+        assert_eq!((file("1.incr.aof"), file("2.incr.aof")), (first.clone(), second.clone()));
+        let (_, is_good) = reports(&folder, Some(FaultKind::Damage));
+        assert!(is_good);
+        assert_eq!((file("1.incr.aof"), file("2.incr.aof")), (first[..good].to_vec(), Vec::new()));
+        assert_eq!(file("2.incr.aof.cut-0"), second);
+    }
+
+    #[test]
+    fn reserved_zeros_are_reported_and_cut() {
+        let sample = Sample::new("check-zeros");
+        let mut chain = sample.chain();
+        chain.add(1_000, &[command(&["HPEXPIREAT", "h", "1", "FIELDS", "1", "f"])]);
+        let good = chain.bytes.len();
+        let folder = sample.folder(&[&[&chain.bytes[..], &[0; 70]].concat()]);
+        let (text, is_good) = reports(&folder, Some(FaultKind::Torn));
+        assert!(is_good);
+        contains(
+            &text,
+            &[
+                &format!("good: {good} bytes, and 70 reserved for later commands"),
+                "redis-server 7.4 or later (because of HPEXPIREAT), after the reserved bytes are cut",
+                "only reserved bytes",
+            ],
+        );
+        assert_eq!(fs::read(folder.join("appendonly.aof.1.incr.aof")).unwrap(), chain.bytes);
+    }
+
+    #[test]
+    fn a_file_that_is_open_is_not_cut() {
+        let sample = Sample::new("check-open");
+        let path = sample.path.join("a.aof");
+        fs::write(&path, [&command(&["PING"])[..], b"*1\r\n"].concat()).unwrap();
+        let open = fs::File::open(&path).unwrap();
+        let set = FileSet::single(&path);
+        let why = check(&set, Some(FaultKind::Torn)).unwrap_err();
+        contains(&why, &[&format!("process {} has the file open", std::process::id())]);
+        drop(open);
+        assert!(check(&set, Some(FaultKind::Torn)).unwrap().1);
+        assert_eq!(fs::read(&path).unwrap(), command(&["PING"]));
+    }
+
+    #[test]
+    fn all_files_of_a_data_folder_are_checked() {
+        let sample = Sample::new("check-all");
+        sample.folder(&[&command(&["PING"])]);
+        fs::write(sample.path.join("dump.rdb"), b"REDIS0010\xff\0\0\0\0\0\0\0\0").unwrap();
+        fs::write(sample.path.join("other.txt"), b"text").unwrap();
+        let (text, is_good) = reports(&sample.path, None);
+        assert!(is_good, "{text}");
+        contains(
+            &text,
+            &["dump.rdb\n  RDB file, Redis's version 10: 0 keys", "commands: 1 commands"],
+        );
+        assert!(!text.contains("other.txt"), "{text}");
+        let empty = Sample::new("check-empty");
+        let why = FileSet::below(&empty.path).unwrap_err();
+        contains(&why, &["no manifest, RDB file or append-only file"]);
+    }
 }
