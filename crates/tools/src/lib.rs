@@ -10,9 +10,12 @@
 
 #![forbid(unsafe_code)]
 
+mod backup;
 mod check;
 mod commands;
+mod disk;
 mod files;
+mod journal;
 mod needs;
 mod place;
 mod restore;
@@ -42,7 +45,10 @@ struct Subcommand {
 #[rustfmt::skip] // A table.
 const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "check", about: "verify RDB files and append-only files", arguments: check::arguments, run: check::run },
+    Subcommand { name: "backup", about: "copy the data of a running server", arguments: backup::arguments, run: backup::run },
     Subcommand { name: "restore", about: "write a folder with the data of an earlier moment", arguments: restore::arguments, run: restore::run },
+    Subcommand { name: "journal", about: "print the commands of append-only files, and follow them", arguments: journal::arguments, run: journal::run },
+    Subcommand { name: "disk", about: "measure how long a commit takes in a folder", arguments: disk::arguments, run: disk::run },
 ];
 
 /// Runs the command that the first word names. Returns `None` if it names none: then the words are
