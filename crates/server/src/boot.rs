@@ -226,6 +226,7 @@ impl Launch {
             name: settings.text("appendfilename").to_owned(),
             manifest: Manifest::default(),
             last_base: 0,
+            boot: crate::machine::boot(),
         };
         let mut collector = Collector::new(Arc::clone(&shared.journal), folder, random_u64());
         if let Some(found) = shared.found.get().filter(|_| is_empty) {
@@ -455,6 +456,17 @@ fn data(settings: &Settings, shared: &Shared) -> Result<Option<load::Data>, Fail
     }
     let folder = settings.text("appenddirname");
     let names = load::Names { folder, file: settings.text("appendfilename") };
+    let recovered =
+        journal::recover(&*shared.fs, Path::new(folder), names.file, crate::machine::boot());
+    match recovered {
+        Ok(0) => {}
+        Ok(bytes) => {
+            tracing::info!("completed the append-only file with {bytes} bytes of the ring")
+        }
+        Err(error) => {
+            return Err(Failure(format!("cannot complete the append-only file: {error}")));
+        }
+    }
     let files = load::plan(&shared.fs, names, settings.flag("aof-load-truncated"));
     let files = files.map_err(Failure)?;
     if !files.is_empty() {

@@ -24,6 +24,12 @@ fn name() -> String {
     format!("{} {} {}", read("ostype"), read("osrelease"), std::env::consts::ARCH)
 }
 
+/// A number that is the same for all processes until the system is booted again.
+pub(crate) fn boot() -> u64 {
+    let id = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    darter_base::hash::digest(&id)
+}
+
 fn total_bytes() -> usize {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap_or("");

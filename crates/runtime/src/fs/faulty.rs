@@ -1,6 +1,6 @@
 //! Files whose calls fail where a test wants it.
 
-use super::{File, FileSystem, Mode};
+use super::{File, FileSystem, Mapped, Mode};
 use std::ffi::OsString;
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -25,6 +25,7 @@ pub enum Call {
     Sync,
     Lock,
     SetDirect,
+    Map,
 }
 
 /// A fault of one call.
@@ -164,6 +165,11 @@ impl<F: FileSystem> FileSystem for Faulty<F> {
     fn free_bytes(&self, folder: &Path) -> io::Result<u64> {
         self.faults.next(Call::FreeBytes)?;
         self.inner.free_bytes(folder)
+    }
+
+    fn map(&self, path: &Path, words: usize) -> io::Result<Arc<dyn Mapped>> {
+        self.faults.next(Call::Map)?;
+        self.inner.map(path, words)
     }
 }
 

@@ -24,6 +24,8 @@ pub use simulated::Simulated;
 use std::ffi::OsString;
 use std::io::{self, IoSlice};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +63,19 @@ pub trait FileSystem: Send + Sync {
 
     /// The bytes that this process may still write to the file system of a folder.
     fn free_bytes(&self, folder: &Path) -> io::Result<u64>;
+
+    /// Creates or replaces a file of zeros, and maps it: what is stored in its words is in the file
+    /// even if the process is killed at once. A loss of power may lose any part of it. Reads of
+    /// the file see the words, in the processor's order of bytes.
+    ///
+    /// Fails also if the file system may need space, or much time, for a store.
+    fn map(&self, path: &Path, words: usize) -> io::Result<Arc<dyn Mapped>>;
+}
+
+/// A file in memory, of a fixed length.
+pub trait Mapped: Send + Sync {
+    /// All words of the file.
+    fn words(&self) -> &[AtomicU64];
 }
 
 /// An open file. Errors are those of the system.

@@ -12,12 +12,13 @@
 //! folders.
 
 use super::faulty::first_bytes;
-use super::{Call, Faults, File, FileSystem, Mode};
+use super::{Call, Faults, File, FileSystem, Mapped, Mode};
 use darter_base::Prng;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The bytes that a disk writes as a whole, unless power fails meanwhile.
@@ -47,6 +48,16 @@ struct Contents {
     unsynced: Vec<Change>,
     /// The lock's holder; see [`Opened`].
     lock: Option<u64>,
+    /// The words of a mapped file, in place of the cache, until the process ends.
+    mapped: Option<Arc<Words>>,
+}
+
+struct Words(Box<[AtomicU64]>);
+
+impl Mapped for Words {
+    fn words(&self) -> &[AtomicU64] {
+        &self.0
+    }
 }
 
 enum Change {
@@ -114,6 +125,15 @@ impl Contents {
         self.unsynced.push(Change::Length(self.cache.len()));
     }
 
+    /// Ends the mapping of the file.
+    fn unmap(&mut self) {
+        if let Some(mapped) = self.mapped.take() {
+            let words = mapped.0.iter().map(|word| word.load(Ordering::SeqCst));
+            self.cache = words.flat_map(u64::to_ne_bytes).collect();
+            self.unsynced.push(Change::Bytes { offset: 0, bytes: self.cache.clone() });
+        }
+    }
+
     /// Keeps a random part of the unsynced changes.
     fn lose_power(&mut self, prng: &mut Prng) {
         for change in std::mem::take(&mut self.unsynced) {
@@ -169,6 +189,7 @@ impl Disk {
         self.boots += 1;
         for file in &mut self.files {
             file.lock = None;
+            file.unmap();
         }
         let named = self.folders.values().flat_map(|folder| {
             let unsynced = folder.unsynced.iter().filter_map(|change| match change {
@@ -208,6 +229,7 @@ impl Simulated {
         let mut disk = self.lock();
         let Disk { prng, files, folders, .. } = &mut *disk;
         for file in files {
+            file.unmap();
             file.lose_power(prng);
         }
         for folder in folders.values_mut() {
@@ -225,11 +247,20 @@ impl Simulated {
     fn lock(&self) -> MutexGuard<'_, Disk> {
         self.disk.lock().expect("no holder panics")
     }
+
+    /// [`Faults::next`]. At a crash, mappings end: later stores have no effect.
+    fn next(&self, call: Call) -> io::Result<usize> {
+        let next = self.faults.next(call);
+        if next.is_err() && self.faults.has_crashed() {
+            self.lock().files.iter_mut().for_each(Contents::unmap);
+        }
+        next
+    }
 }
 
 impl FileSystem for Simulated {
     fn open(&self, path: &Path, mode: Mode) -> io::Result<Box<dyn File>> {
-        self.faults.next(Call::Open)?;
+        self.next(Call::Open)?;
         let mut disk = self.lock();
         let (next, boot) = (disk.files.len(), disk.boots);
         let (folder, name) = disk.folder(path)?;
@@ -255,7 +286,7 @@ impl FileSystem for Simulated {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.faults.next(Call::Rename)?;
+        self.next(Call::Rename)?;
         if from.parent() != to.parent() {
             return Err(io::ErrorKind::CrossesDevices.into());
         }
@@ -270,7 +301,7 @@ impl FileSystem for Simulated {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.faults.next(Call::Remove)?;
+        self.next(Call::Remove)?;
         let mut disk = self.lock();
         let (folder, name) = disk.folder(path)?;
         if !folder.cache.contains_key(&name) {
@@ -281,12 +312,12 @@ impl FileSystem for Simulated {
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<OsString>> {
-        self.faults.next(Call::List)?;
+        self.next(Call::List)?;
         Ok(self.lock().folder_at(folder)?.cache.keys().cloned().collect())
     }
 
     fn create_folder(&self, folder: &Path) -> io::Result<()> {
-        self.faults.next(Call::CreateFolder)?;
+        self.next(Call::CreateFolder)?;
         let mut disk = self.lock();
         disk.folder_at(folder.parent().unwrap_or(Path::new("")))?;
         if disk.folders.contains_key(folder) {
@@ -297,7 +328,7 @@ impl FileSystem for Simulated {
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        self.faults.next(Call::SyncFolder)?;
+        self.next(Call::SyncFolder)?;
         let mut disk = self.lock();
         let Folder { disk: names, unsynced, .. } = disk.folder_at(folder)?;
         unsynced.drain(..).for_each(|change| change.apply(names));
@@ -305,10 +336,24 @@ impl FileSystem for Simulated {
     }
 
     fn free_bytes(&self, folder: &Path) -> io::Result<u64> {
-        self.faults.next(Call::FreeBytes)?;
+        self.next(Call::FreeBytes)?;
         let mut disk = self.lock();
         disk.folder_at(folder)?;
         Ok(disk.free_bytes())
+    }
+
+    fn map(&self, path: &Path, words: usize) -> io::Result<Arc<dyn Mapped>> {
+        let file = self.open(path, Mode::Create)?;
+        super::write_all_at(&*file, &vec![0; words * size_of::<u64>()], 0)?;
+        file.sync()?;
+        self.next(Call::Map)?;
+        let mapped = Arc::new(Words((0..words).map(|_| AtomicU64::new(0)).collect()));
+        let mut disk = self.lock();
+        let (folder, name) = disk.folder(path)?;
+        let at = folder.cache.get(&name).copied().ok_or(io::ErrorKind::NotFound)?;
+        disk.files[at].mapped = Some(Arc::<Words>::clone(&mapped));
+        drop(disk);
+        Ok(mapped)
     }
 }
 
@@ -355,7 +400,7 @@ impl Drop for Opened {
 
 impl File for Opened {
     fn read_at(&self, space: &mut [u8], offset: u64) -> io::Result<usize> {
-        let most = self.simulated.faults.next(Call::Read)?;
+        let most = self.simulated.next(Call::Read)?;
         let disk = self.disk()?;
         let cache = &disk.files[self.at].cache;
         let rest = usize::try_from(offset).ok().and_then(|offset| cache.get(offset..));
@@ -366,7 +411,7 @@ impl File for Opened {
     }
 
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-        let most = self.simulated.faults.next(Call::Write)?;
+        let most = self.simulated.next(Call::Write)?;
         let mut disk = self.disk_to_write()?;
         let free = disk.free_bytes();
         let file = &mut disk.files[self.at];
@@ -385,12 +430,12 @@ impl File for Opened {
     }
 
     fn length(&self) -> io::Result<u64> {
-        self.simulated.faults.next(Call::Length)?;
+        self.simulated.next(Call::Length)?;
         Ok(self.disk()?.files[self.at].cache.len() as u64)
     }
 
     fn set_length(&self, bytes: u64) -> io::Result<()> {
-        self.simulated.faults.next(Call::SetLength)?;
+        self.simulated.next(Call::SetLength)?;
         let mut disk = self.disk_to_write()?;
         let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let file = &mut disk.files[self.at];
@@ -400,7 +445,7 @@ impl File for Opened {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let synced = self.simulated.faults.next(Call::Sync);
+        let synced = self.simulated.next(Call::Sync);
         let mut disk = self.disk()?;
         let file = &mut disk.files[self.at];
         match synced {
@@ -413,14 +458,14 @@ impl File for Opened {
     }
 
     fn try_lock(&self) -> io::Result<bool> {
-        self.simulated.faults.next(Call::Lock)?;
+        self.simulated.next(Call::Lock)?;
         let holder = self.holder();
         let mut disk = self.disk()?;
         Ok(*disk.files[self.at].lock.get_or_insert(holder) == holder)
     }
 
     fn set_direct(&self, _: bool) -> io::Result<()> {
-        self.simulated.faults.next(Call::SetDirect)?;
+        self.simulated.next(Call::SetDirect)?;
         Ok(())
     }
 }

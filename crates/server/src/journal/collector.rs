@@ -19,6 +19,8 @@
 //!
 //! Wherever this ends, the files that the manifest names make up the data.
 //!
+//! While changes lie in the ring, no reply waits for this thread, and it pauses between batches.
+//!
 //! Invariants:
 //! - C1: the safe time never exceeds the time up to which everything is written, and with `always`
 //!   synced.
@@ -28,7 +30,9 @@
 
 use super::Piece;
 use super::merge::{Advanced, Merger, Ordered};
+use super::ring::Ring;
 use super::writer::{Increment, Stream};
+use super::{AWAKE, PAUSES, SLEEPS};
 use super::{BasePlace, Found, Journal, JournalOutcome, JournalState, Sync};
 use darter_base::preempt::Never;
 use darter_persist::aof::manifest::{self, Listed, Manifest};
@@ -45,6 +49,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// The pause between two batches while nobody waits for them.
+const PAUSE: Duration = Duration::from_millis(5);
 /// The time between two syncs with `everysec`.
 const SYNC_NS: u64 = 1_000_000_000;
 
@@ -70,6 +76,8 @@ pub(crate) struct Folder {
     pub(crate) manifest: Manifest,
     /// The number of the last base that was begun; 0 if there is none.
     pub(crate) last_base: i64,
+    /// A number of the system's boot.
+    pub(crate) boot: u64,
 }
 
 impl Folder {
@@ -126,7 +134,7 @@ impl Folder {
     /// Creates the increment after the last one.
     fn create_increment(&mut self) -> io::Result<Increment> {
         let listed = self.manifest.next_increment(&self.name);
-        let file = Increment::create(&*self.fs, &self.path_of(&listed))?;
+        let file = Increment::create(&*self.fs, &self.path_of(&listed), listed.sequence)?;
         self.fs.sync_folder(&self.path)?;
         self.manifest.increments.push(listed);
         Ok(file)
@@ -215,7 +223,44 @@ impl Collector {
         let (bytes, base_bytes) = self.folder.sizes()?;
         self.journal.bytes.store(bytes, Ordering::Relaxed);
         self.journal.base_bytes.store(base_bytes, Ordering::Relaxed);
-        self.journal.set_state(JournalState::On);
+        self.be_on();
+        Ok(())
+    }
+
+    /// Turns the journal on, now that its files make up the data.
+    fn be_on(&mut self) {
+        let (folder, journal) = (&self.folder, &self.journal);
+        if journal.ring.get().is_none() {
+            let cores = journal.lanes.len();
+            match Ring::create(&*folder.fs, &folder.path, &folder.name, cores, folder.boot) {
+                Ok(ring) => _ = journal.ring.set(ring),
+                Err(error) => tracing::info!("replies wait for the append-only file: {error}"),
+            }
+        }
+        if let (Some(ring), Some(file)) = (journal.ring.get(), &self.file) {
+            let written = ring.written();
+            ring.free(&written);
+            ring.intend(file.point(&self.stream), &written);
+            self.merger.set_ring_ends(written);
+        }
+        journal.set_state(JournalState::On);
+    }
+
+    /// Runs a step that appends a batch to the file, and notes its place in the ring before.
+    fn append(
+        &mut self,
+        step: impl FnOnce(&mut Stream, &mut Increment) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let is_on = self.journal.state() == JournalState::On;
+        let ring = self.journal.ring.get().filter(|_| is_on);
+        if let Some(ring) = ring {
+            ring.intend(file.point(&self.stream), self.merger.ring_ends());
+        }
+        step(&mut self.stream, file)?;
+        if let Some(ring) = ring {
+            ring.free(self.merger.ring_ends());
+        }
         Ok(())
     }
 
@@ -235,29 +280,36 @@ impl Collector {
     fn run(mut self) {
         loop {
             let is_to_end = self.is_to_end.load(Ordering::SeqCst);
-            if self.pass(clock::monotonic_nanos(), clock::unix_millis()) {
-                continue;
-            }
-            if is_to_end {
+            let has_written = self.pass(clock::monotonic_nanos(), clock::unix_millis());
+            if is_to_end && !has_written {
                 return self.end();
             }
-            self.journal.sleeps.store(true, Ordering::SeqCst);
-            if self.has_work() {
-                self.journal.sleeps.store(false, Ordering::SeqCst);
-            } else {
-                match self.sync_in(clock::monotonic_nanos()) {
-                    Some(time) => std::thread::park_timeout(time),
-                    None => std::thread::park(),
-                }
-            }
+            self.rest(has_written);
         }
     }
 
+    /// Waits for work: for a moment after a batch, then for as long as there is none.
+    fn rest(&self, has_written: bool) {
+        let journal = &*self.journal;
+        journal.sleep.store(if has_written { PAUSES } else { SLEEPS }, Ordering::SeqCst);
+        if self.has_work() || (!has_written && journal.has_blocks()) {
+            journal.sleep.store(AWAKE, Ordering::SeqCst);
+        } else if has_written {
+            std::thread::park_timeout(PAUSE);
+        } else {
+            match self.sync_in(clock::monotonic_nanos()) {
+                Some(time) => std::thread::park_timeout(time),
+                None => std::thread::park(),
+            }
+        }
+        journal.sleep.store(AWAKE, Ordering::SeqCst);
+    }
+
+    /// True if somebody waits for this thread.
     fn has_work(&self) -> bool {
         let journal = &*self.journal;
         self.is_to_end.load(Ordering::SeqCst)
             || !super::lock(&journal.orders).is_empty()
-            || (0..journal.lanes.len()).any(|core| !journal.blocks(core).is_empty())
             || (journal.some_wait() && !journal.all_is_safe() && !self.merger.is_blocked())
     }
 
@@ -337,14 +389,24 @@ impl Collector {
 
     /// Writes a batch. Together with those before, it has all that was handed over before `up_to`.
     fn write(&mut self, batch: &Ordered, up_to: u64, unix_ms: u64) -> io::Result<()> {
-        let Some(file) = &mut self.file else { return Ok(()) }; // Before the first cut.
+        if self.file.is_none() {
+            return Ok(()); // Before the first cut.
+        }
         if !batch.pieces.is_empty() {
-            let before = file.bytes();
-            self.stream.append(file, batch, unix_ms)?;
-            self.journal.bytes.fetch_add(file.bytes() - before, Ordering::Relaxed);
+            let mut appended = 0;
+            self.append(|stream, file| {
+                let before = file.bytes();
+                stream.append(file, batch, unix_ms)?;
+                appended = file.bytes() - before;
+                Ok(())
+            })?;
+            self.journal.bytes.fetch_add(appended, Ordering::Relaxed);
             self.unsynced = Some(up_to);
         }
-        if self.journal.sync() == Sync::Always && self.unsynced.is_some() {
+        if let Some(file) = &self.file
+            && self.journal.sync() == Sync::Always
+            && self.unsynced.is_some()
+        {
             file.sync()?;
             self.note_synced(up_to, self.stream.offset);
         }
@@ -461,14 +523,15 @@ impl Collector {
         self.go_on_with(next)
     }
 
-    fn go_on_with(&mut self, mut next: Increment) -> io::Result<()> {
+    fn go_on_with(&mut self, next: Increment) -> io::Result<()> {
         if let Some(old) = self.file.take() {
             old.close()?;
         }
         self.stream.synced = self.stream.offset;
-        self.stream.begin(&mut next, self.stream.unix_ms)?;
         self.file = Some(next);
         self.files += 1;
+        let unix_ms = self.stream.unix_ms;
+        self.append(|stream, file| stream.begin(file, unix_ms))?;
         self.unsynced = None;
         self.merger.begin_file();
         Ok(())
@@ -493,7 +556,7 @@ impl Collector {
         }
         if self.journal.state() != JournalState::On && !is_off {
             tracing::info!("the append-only file is good: it has a new base");
-            self.journal.set_state(JournalState::On);
+            self.be_on();
         }
         if let Err(error) = self.folder.remove_history() {
             tracing::warn!("old append-only files could not be removed: {error}");
@@ -509,15 +572,16 @@ impl Collector {
         self.files += 1;
         self.journal.set_state(JournalState::Off);
         self.journal.set_safe(u64::MAX);
+        self.journal.ring.get().into_iter().for_each(Ring::forget);
         self.file.take().map_or(Ok(()), Increment::close)
     }
 
     /// Syncs and closes the file.
     fn end(mut self) {
-        if let Some(file) = self.file.take()
-            && let Err(error) = file.close()
-        {
-            tracing::error!("the append-only file could not be closed: {error}");
+        let Some(file) = self.file.take() else { return };
+        match file.close() {
+            Ok(()) => self.journal.ring.get().into_iter().for_each(Ring::forget),
+            Err(error) => tracing::error!("the append-only file could not be closed: {error}"),
         }
     }
 }
@@ -533,7 +597,7 @@ impl RunningJournal {
     /// Ends the thread, after everything that was handed over is on the disk. No core runs any more.
     pub(crate) fn finish(self) {
         self.is_to_end.store(true, Ordering::SeqCst);
-        self.journal.sleeps.store(true, Ordering::SeqCst);
+        self.journal.sleep.store(SLEEPS, Ordering::SeqCst);
         self.journal.wake();
         if let Err(panic) = self.thread.join() {
             std::panic::resume_unwind(panic);
@@ -591,6 +655,7 @@ mod tests {
     use darter_persist::aof::check::{Checker, Verdict};
     use darter_runtime::fs::{Fault, Faults, Simulated};
     use std::path::Path;
+    use std::sync::atomic::AtomicU64;
 
     const FOLDER: &str = "appendonlydir";
     const CORES: usize = 2;
@@ -601,13 +666,22 @@ mod tests {
         let bytes = format!("*2\r\n$1\r\nN\r\n${}\r\n{number}\r\n", number.len()).into_bytes();
         let (count, len) = (1, bytes.len());
         let pieces = vec![Piece::Plain(Part::Bytes(bytes))];
-        Block { stamp, body: Body::Alone(Encoded { databases: None, count, bytes: len, pieces }) }
+        Block::new(stamp, Body::Alone(Encoded { databases: None, count, bytes: len, pieces }))
+    }
+
+    /// The machine on which processes follow each other.
+    struct World {
+        disk: Simulated,
+        faults: Arc<Faults>,
+        /// The number of losses of power.
+        boot: u64,
     }
 
     /// A process with a journal, whose cores hand over the numbers from `next` on, in order.
     struct Process {
         prng: Prng,
         disk: Simulated,
+        faults: Arc<Faults>,
         journal: Arc<Journal>,
         collector: Collector,
         now: u64,
@@ -621,18 +695,29 @@ mod tests {
 
     impl Process {
         /// Starts on a disk whose journal has the numbers below `next`.
-        fn start(seed: u64, disk: &Simulated, sync: Sync, next: u64) -> io::Result<Self> {
+        fn start(seed: u64, world: &World, sync: Sync, next: u64) -> io::Result<Self> {
+            let World { disk, faults, boot } = world;
             let journal = Arc::new(Journal::new(CORES, Vec::new()));
             journal.set_sync(sync);
             let manifest = read_manifest(disk)?;
             let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
             let (path, name) = (PathBuf::from(FOLDER), "a".to_owned());
-            let folder = Folder { fs, path, name, manifest: Manifest::default(), last_base: 0 };
+            let (manifest_before, last_base, boot) = (Manifest::default(), 0, *boot);
+            let folder = Folder { fs, path, name, manifest: manifest_before, last_base, boot };
             let mut collector = Collector::new(Arc::clone(&journal), folder, seed + 1);
             collector.turn_on(&Found { manifest, ..Found::default() })?;
-            let (prng, disk) = (Prng::from_seed(seed), disk.clone());
-            let (handed, acknowledged) = (Vec::new(), next);
-            Ok(Self { prng, disk, journal, collector, now: 1, next, handed, acknowledged, cuts: 0 })
+            Ok(Self {
+                prng: Prng::from_seed(seed),
+                disk: disk.clone(),
+                faults: Arc::clone(faults),
+                journal,
+                collector,
+                now: 1,
+                next,
+                handed: Vec::new(),
+                acknowledged: next,
+                cuts: 0,
+            })
         }
 
         fn tick(&mut self) -> u64 {
@@ -648,20 +733,31 @@ mod tests {
                     block(stamp, self.next - 1)
                 })
                 .collect();
-            self.journal.hand_over(core, &mut blocks);
+            let handed = self.journal.hand_over(core, &mut blocks);
             let at = self.tick();
-            self.journal.handed_at(at);
+            self.journal.handed_at(handed, at);
             self.handed.push((at, self.next));
+            self.acknowledge();
         }
 
         fn pass(&mut self) {
             let now = self.tick();
             self.collector.pass(now, now);
-            if self.journal.state() == JournalState::On {
-                let safe = self.journal.safe_ns();
-                let shown = self.handed.iter().take_while(|(at, _)| *at <= safe).last();
-                self.acknowledged = self.acknowledged.max(shown.map_or(0, |(_, next)| *next));
+            self.acknowledge();
+        }
+
+        /// Lets all replies leave that may.
+        fn acknowledge(&mut self) {
+            if self.faults.has_crashed() || self.journal.state() != JournalState::On {
+                return;
             }
+            if self.journal.all_is_safe() {
+                self.acknowledged = self.next;
+                return;
+            }
+            let safe = self.journal.safe_ns();
+            let shown = self.handed.iter().take_while(|(at, _)| *at <= safe).last();
+            self.acknowledged = self.acknowledged.max(shown.map_or(0, |(_, next)| *next));
         }
 
         fn order(&mut self, order: JournalOrder) -> JournalOutcome {
@@ -681,8 +777,10 @@ mod tests {
             let base = self.next;
             for core in 0..CORES {
                 let stamp = self.tick();
-                let mut cut = vec![Block { stamp, body: Body::Cut(self.cuts) }];
-                self.journal.hand_over(core, &mut cut);
+                let mut cut = vec![Block::new(stamp, Body::Cut(self.cuts))];
+                let handed = self.journal.hand_over(core, &mut cut);
+                let at = self.tick();
+                self.journal.handed_at(handed, at);
                 if self.prng.chance(50) {
                     self.pass();
                 }
@@ -757,14 +855,32 @@ mod tests {
         next
     }
 
+    /// Completes the journal from the ring, in a process that may be killed meanwhile, and loads it.
+    fn recover_and_load(prng: &mut Prng, world: &World) -> u64 {
+        let World { disk, faults, boot } = world;
+        if prng.chance(30) {
+            faults.plan(None, 1 + prng.below(20), Fault::Crash);
+            let _ = super::super::recover(disk, Path::new(FOLDER), "a", *boot);
+            disk.kill();
+        }
+        let recovered = super::super::recover(disk, Path::new(FOLDER), "a", *boot);
+        RECOVERED.fetch_add(recovered.expect("no fault is planned"), Ordering::Relaxed);
+        load(disk)
+    }
+
+    /// The bytes that rings have added.
+    static RECOVERED: AtomicU64 = AtomicU64::new(0);
+
     /// Lets processes follow each other on one disk, each killed at a random place.
     fn live(seed: u64, sync: Sync, loses_power: bool) {
         let faults = Arc::new(Faults::default());
         let disk = Simulated::new(seed, 64 << 20, Arc::clone(&faults));
+        let mut world = World { disk, faults, boot: 1 };
         let mut prng = Prng::from_seed(seed);
         let mut least = 0;
         for run in 0..3 {
-            let next = load(&disk);
+            let next = recover_and_load(&mut prng, &world);
+            let World { disk, faults, .. } = &world;
             assert!(next >= least, "seed {seed}: {next} of {least} acknowledged");
             match prng.below(3) {
                 0 => faults.plan(None, 1 + prng.below(120), Fault::Crash),
@@ -772,7 +888,7 @@ mod tests {
                 _ => {}
             }
             least = next;
-            if let Ok(mut process) = Process::start(seed * 10 + run, &disk, sync, next) {
+            if let Ok(mut process) = Process::start(seed * 10 + run, &world, sync, next) {
                 for _ in 0..prng.below(40) {
                     match prng.below(8) {
                         0 => process.rewrite(),
@@ -785,9 +901,14 @@ mod tests {
                 }
                 least = process.acknowledged;
             }
-            if loses_power { disk.lose_power() } else { disk.kill() }
+            if loses_power {
+                disk.lose_power()
+            } else {
+                disk.kill()
+            }
+            world.boot += u64::from(loses_power);
         }
-        let next = load(&disk);
+        let next = recover_and_load(&mut prng, &world);
         assert!(next >= least, "seed {seed}: {next} of {least} acknowledged");
     }
 
@@ -798,6 +919,7 @@ mod tests {
                 live(seed, sync, false);
             }
         }
+        assert!(RECOVERED.load(Ordering::Relaxed) > 0, "no ring was of use");
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(super) struct Merger {
     open: HashMap<u64, Open>,
     /// The database of the last command that was written.
     database: Option<usize>,
+    /// By core: the position in the ring after the last of its blocks that are in order.
+    ring_ends: Vec<u64>,
 }
 
 /// The records of a transaction, as far as they have been met.
@@ -70,7 +72,18 @@ impl Merger {
             queues: (0..cores).map(|_| VecDeque::new()).collect(),
             open: HashMap::new(),
             database: None,
+            ring_ends: vec![0; cores],
         }
+    }
+
+    /// Sets the positions in the ring before the next blocks.
+    pub(super) fn set_ring_ends(&mut self, ends: Vec<u64>) {
+        self.ring_ends = ends;
+    }
+
+    /// By core: the position in the ring up to which everything is in order.
+    pub(super) fn ring_ends(&self) -> &[u64] {
+        &self.ring_ends
     }
 
     /// Adds blocks of a core, in order.
@@ -106,10 +119,13 @@ impl Merger {
                 self.write_transaction(number, into);
                 continue;
             }
-            match self.queues[core].pop_front().map(|block| block.body) {
-                Some(Body::Alone(commands)) => self.write(commands, into),
-                Some(body) => self.keep(core, stamp, body),
-                None => unreachable!("it was just seen"),
+            let Some(block) = self.queues[core].pop_front() else {
+                unreachable!("it was just seen")
+            };
+            self.ring_ends[core] = self.ring_ends[core].max(block.ring_end);
+            match block.body {
+                Body::Alone(commands) => self.write(commands, into),
+                body => self.keep(core, stamp, body),
             }
         }
     }
@@ -328,7 +344,7 @@ mod tests {
             let stamp = self.tick();
             let blocks = (0..1 + self.prng.below(2)).map(|_| {
                 let id = self.id(core);
-                (Some(id), Block { stamp, body: Body::Alone(encoded(id)) })
+                (Some(id), Block::new(stamp, Body::Alone(encoded(id))))
             });
             let blocks = blocks.collect();
             self.hand_over(core, blocks);
@@ -344,13 +360,13 @@ mod tests {
             for &core in &cores {
                 let (stamp, id) = (self.tick(), self.id(core));
                 self.transactions[number as usize - 1].insert(id);
-                let block = Block { stamp, body: Body::Of(part, encoded(id)) };
+                let block = Block::new(stamp, Body::Of(part, encoded(id)));
                 self.hand_over(core, vec![(Some(id), block)]);
                 between(self);
             }
             for &core in &cores {
                 let stamp = self.tick();
-                self.hand_over(core, vec![(None, Block { stamp, body: Body::End(part) })]);
+                self.hand_over(core, vec![(None, Block::new(stamp, Body::End(part)))]);
                 between(self);
             }
         }
@@ -442,7 +458,7 @@ mod tests {
     fn an_act_of_all_cores_is_written_once_and_divides_its_transaction() {
         let part = Part { transaction: 1, parts: 2 };
         let mut merger = Merger::new(2);
-        let block = |stamp, body| Block { stamp, body };
+        let block = Block::new;
         for (core, ids) in [(0, [1, 2]), (1, [3, 4])] {
             let bodies = [
                 Body::Of(part, encoded(ids[0])),
@@ -460,8 +476,8 @@ mod tests {
     #[test]
     fn a_cut_divides_the_blocks_of_each_core() {
         let mut merger = Merger::new(2);
-        let alone = |stamp, id| Block { stamp, body: Body::Alone(encoded(id)) };
-        let cut = |stamp| Block { stamp, body: Body::Cut(7) };
+        let alone = |stamp, id| Block::new(stamp, Body::Alone(encoded(id)));
+        let cut = |stamp| Block::new(stamp, Body::Cut(7));
         merger.take_in(0, [alone(1, 1), cut(3), alone(6, 2)]);
         merger.take_in(1, [alone(2, 3), alone(4, 4)]);
         let mut ordered = Ordered::default();

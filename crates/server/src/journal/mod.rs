@@ -15,10 +15,12 @@
 //!
 //! The *safe time* is the time up to which everything that was handed over is in the file
 //! (`appendfsync everysec` and `no`) or on the disk (`always`). A reply that may show a change waits
-//! until the safe time has reached the time at which its turn's blocks were handed over.
+//! until the safe time has reached the time at which its turn's blocks were handed over. Except with
+//! `always`, a core copies its blocks into a ring that outlives the process; then nothing waits.
 //!
 //! - `merge`: the order of the blocks of all cores.
 //! - `writer`: batches, and the files to which they are appended.
+//! - `ring`: changes that are in no file yet, for the start after a kill.
 //! - `collector`: the thread, the manifest, and the steps of a rewrite.
 //!
 //! Not here: the commands that an effect becomes (`keyspace`, `families`), reading the files
@@ -27,15 +29,18 @@
 mod collector;
 mod found;
 mod merge;
+mod ring;
 mod writer;
 
 pub(crate) use collector::{Collector, Folder, JournalOrder, RunningJournal};
 pub use found::Found;
+pub(crate) use ring::recover;
 
 use darter_keyspace::commands::Encoder;
 use darter_keyspace::{Commands, Effect, Name, Part};
 use darter_persist::aof::manifest::Listed;
 use darter_runtime::net::Waker;
+use ring::Ring;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -49,6 +54,14 @@ pub(crate) struct Block {
     /// The stamp of the turn in which the changes were made.
     pub(crate) stamp: u64,
     pub(crate) body: Body,
+    /// The position in the ring after this block; 0 if it is not there.
+    ring_end: u64,
+}
+
+impl Block {
+    pub(crate) fn new(stamp: u64, body: Body) -> Self {
+        Self { stamp, body, ring_end: 0 }
+    }
 }
 
 /// The contents of a [`Block`].
@@ -132,6 +145,19 @@ impl Piece {
     }
 }
 
+/// The way in which blocks were handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Handed {
+    /// They are in the ring.
+    InRing {
+        /// The ring is to be emptied soon.
+        is_filling: bool,
+    },
+    /// Only the journal's thread has them.
+    Outside,
+}
+
 /// `appendfsync`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Sync {
@@ -174,6 +200,13 @@ pub(crate) enum JournalState {
     Failed = 3,
 }
 
+/// The thread works, or is about to look for work.
+const AWAKE: u8 = 0;
+/// It pauses for a moment, so that what lies in the ring makes up a longer batch.
+const PAUSES: u8 = 1;
+/// It sleeps until there is something to do.
+const SLEEPS: u8 = 2;
+
 /// The state of the journal that all threads share.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
@@ -192,10 +225,13 @@ pub(crate) struct Journal {
     /// The safe time, and the time up to which everything is on the disk.
     safe_ns: AtomicU64,
     synced_ns: AtomicU64,
+    ring: OnceLock<Ring>,
+    /// The time of the last hand-over that is not in the ring.
+    outside_ns: AtomicU64,
     /// The journal's thread.
     thread: OnceLock<std::thread::Thread>,
-    /// True while the thread sleeps, or is about to.
-    sleeps: AtomicBool,
+    /// The sleep of the thread: one of [`AWAKE`], [`PAUSES`], [`SLEEPS`].
+    sleep: AtomicU8,
     rewrites: Mutex<Rewrites>,
     /// A rewrite begins when nothing is in its way.
     is_rewrite_scheduled: AtomicBool,
@@ -305,15 +341,39 @@ impl Journal {
     // ---- the cores' side ----
 
     /// Hands over blocks of a core. Call it before anything that depends on them is published, and
-    /// read the clock after it: that is the time for [`Journal::is_safe`].
-    pub(crate) fn hand_over(&self, core: usize, blocks: &mut Vec<Block>) {
+    /// [`Journal::handed_at`] after it.
+    pub(crate) fn hand_over(&self, core: usize, blocks: &mut Vec<Block>) -> Handed {
+        let ring = self.usable_ring();
+        let in_ring = ring.is_some_and(|ring| ring.put(core, blocks));
         self.blocks(core).append(blocks);
+        match ring {
+            Some(ring) if in_ring => Handed::InRing { is_filling: ring.is_filling(core) },
+            _ => Handed::Outside,
+        }
     }
 
-    /// Publishes that a core has handed blocks over before this time.
-    pub(crate) fn handed_at(&self, now_ns: u64) {
+    /// Publishes that a core has handed blocks over before this time, which was read afterwards.
+    pub(crate) fn handed_at(&self, handed: Handed, now_ns: u64) {
         self.handed_ns.fetch_max(now_ns, Ordering::SeqCst);
-        self.wake();
+        match handed {
+            Handed::InRing { is_filling: false } => {
+                if self.sleep.load(Ordering::SeqCst) == SLEEPS {
+                    self.wake();
+                }
+            }
+            Handed::InRing { is_filling: true } => self.wake(),
+            Handed::Outside => {
+                self.outside_ns.fetch_max(now_ns, Ordering::SeqCst);
+                self.wake();
+            }
+        }
+    }
+
+    /// The ring, if changes that are in it count as safe.
+    fn usable_ring(&self) -> Option<&Ring> {
+        let ring = self.ring.get()?;
+        let is_usable = self.sync() != Sync::Always && self.state() == JournalState::On;
+        (is_usable && self.outside_ns.load(Ordering::SeqCst) <= self.safe_ns()).then_some(ring)
     }
 
     /// The time of the last hand-over of any core.
@@ -323,7 +383,9 @@ impl Journal {
 
     /// True if everything handed over by any core is as safe as it will be.
     pub(crate) fn all_is_safe(&self) -> bool {
-        self.state() != JournalState::On || self.handed_ns.load(Ordering::SeqCst) <= self.safe_ns()
+        self.state() != JournalState::On
+            || self.usable_ring().is_some()
+            || self.handed_ns.load(Ordering::SeqCst) <= self.safe_ns()
     }
 
     /// Everything that was handed over before this time is safe.
@@ -485,12 +547,16 @@ impl Journal {
         }
     }
 
+    fn has_blocks(&self) -> bool {
+        (0..self.lanes.len()).any(|core| !self.blocks(core).is_empty())
+    }
+
     fn some_wait(&self) -> bool {
         self.lanes.iter().any(|lane| lane.waits.load(Ordering::SeqCst))
     }
 
     fn wake(&self) {
-        if self.sleeps.swap(false, Ordering::SeqCst)
+        if self.sleep.swap(AWAKE, Ordering::SeqCst) != AWAKE
             && let Some(thread) = self.thread.get()
         {
             thread.unpark();

@@ -8,6 +8,7 @@
 
 use super::Piece;
 use super::merge::Ordered;
+use super::ring::Point;
 use darter_persist::aof::annotation::{Annotation, Checksum, Head, LINE_MAX_BYTES};
 use darter_runtime::fs::{self, File, FileSystem, Mode};
 use std::io::{self, IoSlice};
@@ -33,16 +34,31 @@ pub(super) struct Increment {
     /// The end of the zeros.
     zeros_to: u64,
     zeros: Box<[u8]>,
+    /// Its number in the manifest.
+    pub(super) sequence: i64,
 }
 
 impl Increment {
     /// Creates a file. One of this name that the manifest does not have is left from an earlier
     /// process, and is replaced.
-    pub(super) fn create(fs: &dyn FileSystem, path: &Path) -> io::Result<Self> {
+    pub(super) fn create(fs: &dyn FileSystem, path: &Path, sequence: i64) -> io::Result<Self> {
         let file = fs.open(path, Mode::Create)?;
         let synced = Arc::from(fs.open(path, Mode::Write)?);
         file.sync()?;
-        Ok(Self { file, synced, at: 0, zeros_to: 0, zeros: vec![0; ZEROS_AT_ONCE].into() })
+        let zeros = vec![0; ZEROS_AT_ONCE].into();
+        Ok(Self { file, synced, at: 0, zeros_to: 0, zeros, sequence })
+    }
+
+    /// Opens the file of a process that was killed, to append one batch at `at`.
+    pub(super) fn reopen(
+        fs: &dyn FileSystem,
+        path: &Path,
+        sequence: i64,
+        at: u64,
+    ) -> io::Result<Self> {
+        let file = fs.open(path, Mode::Write)?;
+        let synced = Arc::from(fs.open(path, Mode::Write)?);
+        Ok(Self { file, synced, at, zeros_to: u64::MAX, zeros: Box::default(), sequence })
     }
 
     /// Writes a portion of zeros ahead of the end, if there are too few. If that fails, no more are
@@ -61,6 +77,13 @@ impl Increment {
 
     pub(super) fn sync(&self) -> io::Result<()> {
         self.file.sync()
+    }
+
+    /// The place of the next batch, and the state of the stream there.
+    pub(super) fn point(&self, stream: &Stream) -> Point {
+        let Stream { run, batch, offset, synced, previous, unix_ms } = *stream;
+        let (file, at) = (self.sequence, self.at);
+        Point { run, batch: batch + 1, offset, synced, previous, unix_ms, file, at }
     }
 
     /// The second open file.
@@ -114,6 +137,12 @@ pub(super) struct Stream {
 }
 
 impl Stream {
+    /// The state at this point.
+    pub(super) fn at(point: &Point) -> Self {
+        let Point { run, batch, offset, synced, previous, unix_ms, .. } = *point;
+        Self { run, batch: batch - 1, offset, synced, previous, unix_ms }
+    }
+
     /// Begins a file with an empty batch, and syncs it. So a file whose first commands are torn is
     /// known as one with batches (docs/formats/aof.md).
     pub(super) fn begin(&mut self, file: &mut Increment, unix_ms: u64) -> io::Result<()> {

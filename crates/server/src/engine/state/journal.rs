@@ -77,7 +77,7 @@ impl Journaling {
     pub(crate) fn cut(&self, number: u64, stamp: u64) {
         let mut draft = self.draft.borrow_mut();
         draft.close();
-        draft.blocks.push(Block { stamp, body: Body::Cut(number) });
+        draft.blocks.push(Block::new(stamp, Body::Cut(number)));
     }
 
     /// Hands the blocks of this turn over. `read_clock` is called after that.
@@ -85,9 +85,9 @@ impl Journaling {
         let mut draft = self.draft.borrow_mut();
         draft.close();
         let Some(stamp) = draft.blocks.last().map(|block| block.stamp) else { return };
-        to.hand_over(core, &mut draft.blocks);
+        let handed = to.hand_over(core, &mut draft.blocks);
         let now = read_clock();
-        to.handed_at(now);
+        to.handed_at(handed, now);
         let mut turns = self.unsafe_turns.borrow_mut();
         match turns.back_mut() {
             // The second hand-over of this turn.
@@ -172,7 +172,7 @@ impl Draft {
             (Act::Touched(_) | Act::Miss(_) | Act::Read(..), _) => return,
             (Act::EndOfPart, Some(part)) => {
                 self.close();
-                self.blocks.push(Block { stamp: record.stamp, body: Body::End(part) });
+                self.blocks.push(Block::new(record.stamp, Body::End(part)));
                 return;
             }
             (act, Some(part)) if act.is_of_all() && is_one_of_many => {
@@ -180,7 +180,7 @@ impl Draft {
                 self.write(record);
                 let encoded = self.take_open();
                 let body = Body::ActOfAll(part, encoded.unwrap_or_default());
-                self.blocks.push(Block { stamp: record.stamp, body });
+                self.blocks.push(Block::new(record.stamp, body));
                 return;
             }
             _ => {}
@@ -263,7 +263,7 @@ impl Draft {
                 Some(part) => Body::Of(part, encoded),
                 None => Body::Alone(encoded),
             };
-            self.blocks.push(Block { stamp, body });
+            self.blocks.push(Block::new(stamp, body));
         }
     }
 

@@ -26,6 +26,7 @@ impl Journaled {
             name: "a".to_owned(),
             manifest: Manifest::default(),
             last_base: 0,
+            boot: 1,
         };
         shared.journal.set_sync(Sync::Always);
         let mut collector = Collector::new(Arc::clone(&shared.journal), folder, seed);
