@@ -22,6 +22,7 @@ mod life;
 mod memory;
 mod moves;
 mod names;
+mod operators;
 mod peers;
 mod pipelines;
 mod ports;
@@ -104,6 +105,7 @@ const GROUPS: &[&[Check]] = &[
     saving::CHECKS,
     append_only::CHECKS,
     append_only::written::CHECKS,
+    operators::CHECKS,
     saved_streams::CHECKS,
     functions::CHECKS,
     life::CHECKS,

@@ -205,11 +205,11 @@ mod tests {
         contains(
             &text,
             &[
-                "Darter's batches: 1 commands in 1 batches",
+                "Darter's commands: 1 command in 1 batch\n",
                 &format!(
                     "torn end: a start cuts it. At offset {good}: the checksum of a batch is wrong"
                 ),
-                "1 commands in 1 batches, as far as recognized, the last 1.500 s",
+                "1 command in 1 batch, as far as recognized, the last 1.500 s",
                 "loaded by Darter and redis-server 7.0 or later\n",
             ],
         );
@@ -295,7 +295,7 @@ mod tests {
         assert!(is_good, "{text}");
         contains(
             &text,
-            &["dump.rdb\n  RDB file, Redis's version 10: 0 keys", "commands: 1 commands"],
+            &["dump.rdb\n  RDB file, Redis's version 10: 0 keys", "Redis's commands: 1 command\n"],
         );
         assert!(!text.contains("other.txt"), "{text}");
         let empty = Sample::new("check-empty");

@@ -20,8 +20,8 @@ pub(super) fn file(out: &mut String, file: &CheckedFile, is_in_folder: bool) {
     }
     let has_commands = verified.rdb.is_none() || verified.good > verified.commands_from;
     if has_commands && !verified.follows_fault {
-        let kind = if verified.has_batches { "Darter's batches" } else { "commands" };
-        line(format!("{kind}: {}", summary(content)));
+        let writer = if verified.has_batches { "Darter's" } else { "Redis's" };
+        line(format!("{writer} commands: {}", summary(content)));
     }
     if let Some((first, last)) = content.times {
         line(format!("from {} to {}", time::show(first), time::show(last)));
@@ -64,9 +64,9 @@ fn rdb(facts: &RdbFacts) -> String {
     if !server.is_empty() {
         let _ = write!(text, " (as of {server})");
     }
-    let _ = write!(text, ": {keys} keys, {deadlines} with a deadline");
+    let _ = write!(text, ": {}, {deadlines} with a deadline", counted(*keys, "key", "keys"));
     if *libraries > 0 {
-        let _ = write!(text, ", {libraries} libraries");
+        let _ = write!(text, ", {}", counted(*libraries, "library", "libraries"));
     }
     if !facts.modules.is_empty() {
         let _ = write!(text, "; data of modules is skipped: {}", facts.modules.join(", "));
@@ -82,11 +82,17 @@ fn rdb(facts: &RdbFacts) -> String {
 
 fn summary(content: &Content) -> String {
     let Content { batches, commands, .. } = content;
+    let commands = counted(*commands, "command", "commands");
     if *batches > 0 {
-        format!("{commands} commands in {batches} batches")
+        format!("{commands} in {}", counted(*batches, "batch", "batches"))
     } else {
-        format!("{commands} commands")
+        commands
     }
+}
+
+/// A number and the noun that belongs to it.
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// The loss by a cut.

@@ -10,7 +10,7 @@
 
 mod cursor;
 
-use crate::files::{Folder, is_manifest, named};
+use crate::files::{Folder, is_manifest};
 use crate::verify::verify;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use cursor::{Cursor, Follows};
@@ -21,10 +21,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// The pause after the end of the data was reached.
-const POLL: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(10);
 /// The number of pauses after which a batch that is missing before the next file is given up: a
 /// server never writes it if its disk has failed.
-const WAITS_MAX: u32 = 60;
+const WAITS_MAX: u32 = 300;
 /// The number of commands that are printed first, if the data are followed.
 const LINES: usize = 10;
 
@@ -66,6 +66,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
     let mut printer = Printer { out: io::stdout().lock(), last: VecDeque::new(), lines };
     let mut tail = Tail::open(path)?;
     loop {
+        tail.open_later()?;
         let has_read = tail.read(&mut |line| printer.take(line))?;
         if printer.is_closed() {
             return Ok(ExitCode::SUCCESS);
@@ -125,6 +126,8 @@ struct Tail {
     /// The manifest. `None` for a single file.
     manifest: Option<PathBuf>,
     cursor: Option<Cursor>,
+    /// The later files, opened at once: a rewrite may remove them.
+    later: VecDeque<Cursor>,
     /// The number of pauses since the next file was found.
     waits: u32,
 }
@@ -134,11 +137,17 @@ impl Tail {
         if path.is_dir() || is_manifest(path) {
             let folder = Folder::find(path)?;
             let manifest = folder.path.join(&folder.manifest_name);
-            return Ok(Self { manifest: Some(manifest), cursor: None, waits: 0 });
+            return Ok(Self {
+                manifest: Some(manifest),
+                cursor: None,
+                later: VecDeque::new(),
+                waits: 0,
+            });
         }
         let files = verify(&[path.to_owned()])?;
         let begin = files.first().map_or(0, |file| file.commands_from);
-        Ok(Self { manifest: None, cursor: Some(Cursor::open(path, 0, begin)?), waits: 0 })
+        let cursor = Some(Cursor::open(path, 0, begin)?);
+        Ok(Self { manifest: None, cursor, later: VecDeque::new(), waits: 0 })
     }
 
     /// Passes the complete commands to `take` as lines, until it returns false. Returns false if
@@ -147,24 +156,31 @@ impl Tail {
         self.cursor.as_mut().map_or(Ok(false), |cursor| cursor.read(take))
     }
 
+    /// Opens the increments that the manifest names by now.
+    fn open_later(&mut self) -> Result<(), String> {
+        let Some(manifest) = &self.manifest else { return Ok(()) };
+        if !manifest.exists() {
+            return Ok(()); // The folder is being replaced.
+        }
+        let folder = Folder::open(manifest)?;
+        let mut last = self.later.back().or(self.cursor.as_ref()).map(Cursor::sequence);
+        for listed in &folder.manifest.increments {
+            // A file that cannot be opened was removed by a rewrite, after the manifest was read.
+            if last.is_none_or(|last| listed.sequence > last)
+                && let Ok(next) = Cursor::open(&listed.path_in(&folder.path), listed.sequence, 0)
+            {
+                last = Some(listed.sequence);
+                self.later.push_back(next);
+            }
+        }
+        Ok(())
+    }
+
     /// Goes on to the next increment, if the current one is complete.
     fn next_file(&mut self) -> Result<bool, String> {
-        let Some(manifest) = &self.manifest else { return Ok(false) };
-        let Ok(folder) = Folder::open(manifest) else {
-            // A new manifest is put in place by a rename, so this one is gone.
-            return Err(named(manifest, "the manifest cannot be read"));
-        };
-        let current = self.cursor.as_ref().map_or(i64::MIN, Cursor::sequence);
-        let mut later = folder.manifest.increments.iter().filter(|it| it.sequence > current);
-        let Some(next) = later.next() else { return Ok(false) };
-        let path = next.path_in(&folder.path);
-        let opened = Cursor::open(&path, next.sequence, 0);
-        let Some(cursor) = &self.cursor else {
-            self.cursor = Some(opened?);
-            return Ok(true);
-        };
-        let Ok(opened) = opened else { return Ok(false) }; // A rewrite has just removed it.
-        match cursor.follows(&opened)? {
+        let Some(next) = self.later.front() else { return Ok(false) };
+        let follows = self.cursor.as_ref().map_or(Ok(Follows::Directly), |it| it.follows(next))?;
+        match follows {
             Follows::NotYet if self.waits < WAITS_MAX => {
                 self.waits += 1;
                 return Ok(false);
@@ -173,12 +189,18 @@ impl Tail {
             Follows::NotYet | Follows::WithGap => {
                 let _ = writeln!(
                     io::stderr(),
-                    "commands before increment {} are missing: they were removed by a rewrite, or never written",
-                    next.sequence
+                    "commands before increment {} are missing: they were removed by a rewrite, or \
+                     never written",
+                    next.sequence()
                 );
             }
         }
-        (self.cursor, self.waits) = (Some(opened.after(cursor)), 0);
+        let before = self.cursor.take();
+        self.cursor = self.later.pop_front().map(|next| match &before {
+            Some(before) => next.after(before),
+            None => next,
+        });
+        self.waits = 0;
         Ok(true)
     }
 }
@@ -197,6 +219,7 @@ mod tests {
     fn lines(tail: &mut Tail) -> Vec<String> {
         let mut found = Vec::new();
         loop {
+            tail.open_later().unwrap();
             let has_read = tail.read(&mut |line| {
                 found.push(line[line.find("+").map_or(0, |at| at + 7)..].to_owned());
                 true

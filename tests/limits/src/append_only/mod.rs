@@ -89,7 +89,7 @@ fn write_all(client: &mut Client) -> Result<(), String> {
 }
 
 /// Copies the files of a folder.
-fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
+pub(crate) fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;

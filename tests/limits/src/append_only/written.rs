@@ -8,7 +8,7 @@ use darter_testkit::{Client, Reply, Server};
 use rustix::process::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 #[rustfmt::skip] // A table.
@@ -57,17 +57,26 @@ impl Drop for Kept {
 
 /// The numbers that a writer has sent and that were answered.
 #[derive(Default)]
-struct Written {
-    sent: AtomicU64,
-    answered: AtomicU64,
+pub(crate) struct Written {
+    pub(crate) sent: AtomicU64,
+    pub(crate) answered: AtomicU64,
 }
 
 /// Writes the numbers after `from`, each in one transaction over several keys, until the server is
-/// gone.
-fn write_numbers(server: &Server, writer: usize, from: u64, written: &Written) -> Option<()> {
+/// gone or `is_over`.
+pub(crate) fn write_numbers(
+    server: &Server,
+    writer: usize,
+    from: u64,
+    written: &Written,
+    is_over: &AtomicBool,
+) -> Option<()> {
     let mut client = server.client().ok()?;
     let (n, m, list) = (format!("n{writer}"), format!("m{writer}"), format!("l{writer}"));
     for number in from + 1.. {
+        if is_over.load(Ordering::Relaxed) {
+            return Some(());
+        }
         written.sent.store(number, Ordering::SeqCst);
         let number_text = number.to_string();
         if number % 3 == 0 {
@@ -89,7 +98,11 @@ fn write_numbers(server: &Server, writer: usize, from: u64, written: &Written) -
 }
 
 /// Checks what a writer has left. Returns its last number.
-fn check_numbers(client: &mut Client, writer: usize, written: &Written) -> Result<u64, String> {
+pub(crate) fn check_numbers(
+    client: &mut Client,
+    writer: usize,
+    written: &Written,
+) -> Result<u64, String> {
     let number = |told: String| told.parse::<u64>().unwrap_or(0);
     let n = number(say(client, &format!("GET n{writer}"))?);
     let m = number(say(client, &format!("GET m{writer}"))?);
@@ -119,10 +132,12 @@ fn kills(stage: &Stage) -> Result<(), String> {
             for (writer, written) in written.iter().enumerate() {
                 last[writer] = check_numbers(&mut client, writer, written)?;
             }
+            let is_over = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 for (writer, written) in written.iter().enumerate() {
                     let (server, from) = (&server, last[writer]);
-                    scope.spawn(move || write_numbers(server, writer, from, written));
+                    let is_over = &is_over;
+                    scope.spawn(move || write_numbers(server, writer, from, written, is_over));
                 }
                 std::thread::sleep(Duration::from_millis(100 + prng.below(100)));
                 if prng.chance(70) {
