@@ -54,6 +54,12 @@ impl Folder {
         }
     }
 
+    /// The name of the server's ring: changes that are not in a file yet.
+    pub(crate) fn ring_name(&self) -> String {
+        let name = self.manifest_name.strip_suffix(MANIFEST).unwrap_or(&self.manifest_name);
+        format!("{name}.ring")
+    }
+
     /// The files that a start loads, in this order: the base and the increments.
     pub(crate) fn loaded(&self) -> Vec<PathBuf> {
         let Manifest { base, increments, .. } = &self.manifest;

@@ -6,7 +6,8 @@
 //!      └──────────────────────────────────────────────────────────────┘
 //! ```
 //! The server is not asked to do anything: files that its manifest names never change, except the
-//! last one, which only grows. A rewrite replaces the manifest; then the copy begins again.
+//! last one, which only grows. A rewrite replaces the manifest; then the copy begins again. Changes
+//! that are in the server's ring only reach the file within some milliseconds: [`SETTLE`].
 //!
 //! - `source`: finds the files of a server.
 
@@ -26,6 +27,9 @@ use std::time::Duration;
 
 /// The most attempts to copy an append-only folder while rewrites replace its files.
 const ATTEMPTS: usize = 50;
+/// The pause before the first attempt. The journal's thread writes every 5 ms what was answered, so
+/// the backup has what was answered before it began.
+const SETTLE: Duration = Duration::from_millis(200);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -86,6 +90,7 @@ enum Attempt {
 fn journal(source: &Source, manifest: &Path, target: &Path) -> Result<String, String> {
     let folder = target.join(&source.journal_folder);
     let mut last = String::new();
+    std::thread::sleep(SETTLE);
     for attempt in 0..ATTEMPTS {
         if attempt > 0 {
             let _ = fs::remove_dir_all(&folder); // It may not exist.

@@ -124,7 +124,9 @@ impl FileSet {
         let unlisted = list(&folder.path)?.into_iter().filter(|path| !known.contains(path));
         let names =
             unlisted.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-        Ok(names.filter(|name| *name != folder.manifest_name).collect())
+        Ok(names
+            .filter(|name| *name != folder.manifest_name && *name != folder.ring_name())
+            .collect())
     }
 }
 
@@ -222,6 +224,13 @@ mod tests {
         let (text, is_good) = reports(&folder, None);
         assert!(is_good, "{text}");
         contains(&text, &["does not name: appendonly.aof.1.incr.aof.cut-"]);
+        fs::write(folder.join("appendonly.aof.ring"), b"").unwrap();
+        let (text, _) = reports(&folder, None);
+        contains(
+            &text,
+            &["appendonly.aof.ring has the last changes of a server that runs or was killed"],
+        );
+        assert!(!text.contains("name: appendonly.aof.ring"), "{text}");
     }
 
     #[test]

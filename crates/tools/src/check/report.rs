@@ -114,6 +114,14 @@ pub(super) fn set(
 ) {
     if let Some(folder) = folder {
         let _ = writeln!(out, "{}", folder.path.join(&folder.manifest_name).display());
+        let ring = folder.ring_name();
+        if folder.path.join(&ring).exists() {
+            let _ = writeln!(
+                out,
+                "  {ring} has the last changes of a server that runs or was killed. The next start \
+                 of Darter adds them, unless this machine is booted before"
+            );
+        }
         if !unlisted.is_empty() {
             let _ =
                 writeln!(out, "  files that the manifest does not name: {}", unlisted.join(", "));

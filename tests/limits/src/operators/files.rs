@@ -116,7 +116,8 @@ pub(super) fn check_rdb(stage: &Stage) -> Result<(), String> {
 
 pub(super) fn cut(stage: &Stage) -> Result<(), String> {
     let scratch = Scratch::new("check-cut")?;
-    let here = stage.server_with(ON)?;
+    // Each reply waits for the file, so that each command is a batch.
+    let here = stage.server_with(&[ON, &["--appendfsync", "always"]].concat())?;
     let mut client = here.client().map_err(text)?;
     for number in 1..=100 {
         say(&mut client, &format!("RPUSH l {number}"))?;
