@@ -1,8 +1,8 @@
 //! `durability`: SETs with and without an append-only file, and GETs beside a writer.
 //!
 //! Both servers are alive, on the same disk, and are measured one right after the other; each mode is
-//! set while they run. The client is redis-benchmark. The ratio to redis-server is that of a pair;
-//! the ratio to "no journal" compares the medians of one server.
+//! set while they run. The client is redis-benchmark. All ratios are medians over the repeats, each
+//! of which has all modes.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -71,8 +71,11 @@ struct Row {
     mode: Mode,
     load: Load,
     /// By subject; a fault ends that subject's row.
-    rates: Vec<Result<Vec<Rate>, String>>,
+    rates: Vec<Rates>,
 }
+
+/// The rates of one subject by repeat, or the fault that ended its row.
+type Rates = Result<Vec<Rate>, String>;
 
 /// Measures all rows and writes the report.
 pub(crate) fn run(options: &Options) -> Outcome<()> {
@@ -81,15 +84,25 @@ pub(crate) fn run(options: &Options) -> Outcome<()> {
         .iter()
         .map(|subject| Server::start(subject, &options.processors, None, START_LIMIT))
         .collect::<Outcome<_>>()?;
-    let mut rows = Vec::new();
-    for mode in Mode::ALL {
-        for server in &servers {
-            switch(options, server, mode)?;
-        }
-        for load in LOADS.iter().filter(|load| options.wants(load.name)) {
-            let row = measure(options, &servers, mode, *load);
-            eprintln!("{}", progress(&subjects, &row));
-            rows.push(row);
+    let mut rows: Vec<Row> = Mode::ALL
+        .iter()
+        .flat_map(|mode| {
+            LOADS.iter().filter(|load| options.wants(load.name)).map(|load| Row {
+                mode: *mode,
+                load: *load,
+                rates: vec![Ok(Vec::new()); servers.len()],
+            })
+        })
+        .collect();
+    for repeat in 0..options.repeats {
+        // All modes within a repeat, so that they meet the machine in one state.
+        let mut mode = None;
+        for row in &mut rows {
+            if mode.replace(row.mode) != Some(row.mode) {
+                servers.iter().try_for_each(|server| switch(options, server, row.mode))?;
+            }
+            measure(options, &servers, repeat as usize, row);
+            eprintln!("{}", progress(&subjects, row));
         }
     }
     write_report(options, &subjects, &rows)
@@ -121,20 +134,16 @@ fn switch(options: &Options, server: &Server, mode: Mode) -> Outcome<()> {
     }
 }
 
-fn measure(options: &Options, servers: &[Server], mode: Mode, load: Load) -> Row {
-    let mut rates: Vec<Result<Vec<Rate>, String>> = vec![Ok(Vec::new()); servers.len()];
-    for repeat in 0..options.repeats {
-        // Each goes first in turn, so that drift of the machine favours neither.
-        for step in 0..servers.len() {
-            let subject = (step + repeat as usize) % servers.len();
-            let Ok(list) = &mut rates[subject] else { continue };
-            match once(options, &servers[subject], load) {
-                Ok(rate) => list.push(rate),
-                Err(fault) => rates[subject] = Err(fault.to_string()),
-            }
+fn measure(options: &Options, servers: &[Server], repeat: usize, row: &mut Row) {
+    // Each goes first in turn, so that drift of the machine favours neither.
+    for step in 0..servers.len() {
+        let subject = (step + repeat) % servers.len();
+        let Ok(list) = &mut row.rates[subject] else { continue };
+        match once(options, &servers[subject], row.load) {
+            Ok(rate) => list.push(rate),
+            Err(fault) => row.rates[subject] = Err(fault.to_string()),
         }
     }
-    Row { mode, load, rates }
 }
 
 /// A client that writes until it is dropped.
@@ -189,11 +198,11 @@ fn middle(row: &Row, subject: usize, what: fn(&Rate) -> f64) -> f64 {
     median(&rates.iter().map(what).collect::<Vec<_>>()).unwrap_or(f64::NAN)
 }
 
-/// The median over pairs of the ratio to the first subject.
-fn ratio(row: &Row, subject: usize, what: fn(&Rate) -> f64) -> f64 {
-    let (Ok(own), Ok(first)) = (&row.rates[subject], &row.rates[0]) else { return f64::NAN };
+/// The median over repeats of the ratio of two lists of rates.
+fn ratio(own: &Rates, other: &Rates, what: fn(&Rate) -> f64) -> f64 {
+    let (Ok(own), Ok(other)) = (own, other) else { return f64::NAN };
     let ratios: Vec<f64> =
-        own.iter().zip(first).map(|(own, first)| what(own) / what(first)).collect();
+        own.iter().zip(other).map(|(own, other)| what(own) / what(other)).collect();
     median(&ratios).unwrap_or(f64::NAN)
 }
 
@@ -210,8 +219,8 @@ fn write_report(options: &Options, subjects: &[Subject], rows: &[Row]) -> Outcom
     let mut report = Report::new(&options.results, "durability", title, &options.processors);
     report.say(&format!(
         "redis-benchmark with {CLIENTS} connections, {KEYS} keys, values of 64 bytes, on the disk \
-         of the temporary folder; medians of {} pairs. \"To redis-server\" is the ratio within a \
-         pair; \"to no journal\" compares the server with itself. CPU is the run time of all the \
+         of the temporary folder; medians of {} repeats. \"To redis-server\" is the ratio within a \
+         repeat; \"to no journal\" compares the server with itself. CPU is the run time of all the \
          server's threads, for each request; beside a writer it includes the writer's requests.",
         options.repeats
     ));
@@ -247,6 +256,7 @@ fn table(subjects: &[Subject], rows: &[Row]) -> Table {
         "to no journal",
         "P99 ms",
         "to redis-server",
+        "to no journal",
         "CPU µs",
         "to redis-server",
     ]);
@@ -260,17 +270,21 @@ fn table(subjects: &[Subject], rows: &[Row]) -> Table {
                 table.row(line);
                 continue;
             }
+            let rates = &row.rates[number];
             let own = |what| middle(row, number, what);
-            let to_plain = plain.map_or(f64::NAN, |plain| {
-                own(|it| it.per_s) / middle(plain, number, |it| it.per_s)
-            });
+            let to_first = |what| ratio_text(ratio(rates, &row.rates[0], what));
+            let to_plain = |what| {
+                let of = |plain: &Row| ratio(rates, &plain.rates[number], what);
+                ratio_text(plain.map_or(f64::NAN, of))
+            };
             line.push(format!("{:.0}", own(|it| it.per_s)));
-            line.push(ratio_text(ratio(row, number, |it| it.per_s)));
-            line.push(ratio_text(to_plain));
+            line.push(to_first(|it| it.per_s));
+            line.push(to_plain(|it| it.per_s));
             line.push(format!("{:.2}", own(|it| it.p99_ms)));
-            line.push(ratio_text(ratio(row, number, |it| it.p99_ms)));
+            line.push(to_first(|it| it.p99_ms));
+            line.push(to_plain(|it| it.p99_ms));
             line.push(format!("{:.2}", own(|it| it.cpu_us)));
-            line.push(ratio_text(ratio(row, number, |it| it.cpu_us)));
+            line.push(to_first(|it| it.cpu_us));
             table.row(line);
         }
     }
