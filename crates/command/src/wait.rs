@@ -123,6 +123,16 @@ pub trait Want: Send + Sync {
         None
     }
 
+    /// True if the call waits, without keys, until what its client has changed is on the disk.
+    fn waits_for_disk(&self) -> bool {
+        false
+    }
+
+    /// Writes the reply once it is there.
+    fn on_disk(&self, _reply: &mut Reply<'_>) {
+        unreachable!("it does not wait for the disk")
+    }
+
     /// Writes the reply of a timeout.
     fn time_out(&self, reply: &mut Reply<'_>) {
         reply.null_array();

@@ -1,7 +1,7 @@
 //! WAIT and WAITAOF: until replicas, or the disk, have what the client has written.
 //!
-//! There are no replicas and there is no journal, so the awaited event never comes: the time
-//! passes, and the reply says that no replica has it.
+//! There are no replicas, so what is awaited of them never comes: the time passes, and the reply
+//! says that no replica has the changes.
 
 use super::{milliseconds, run_waiting};
 use darter_base::number;
@@ -11,9 +11,14 @@ use darter_command::{
 };
 use darter_resp::Reply;
 
-/// Copies on replicas; or in journals, here and on replicas.
-struct Copies {
-    in_journals: bool,
+/// The awaited copies.
+enum Copies {
+    /// In the memory of replicas.
+    Replicas,
+    /// On the disks of replicas.
+    DisksOfReplicas,
+    /// On the disk of this server.
+    Disk,
 }
 
 impl Want for Copies {
@@ -30,10 +35,20 @@ impl Want for Copies {
     }
 
     fn time_out(&self, reply: &mut Reply<'_>) {
-        if self.in_journals {
+        if let Self::DisksOfReplicas | Self::Disk = self {
             reply.array(2);
             reply.int(0);
         }
+        reply.int(0);
+    }
+
+    fn waits_for_disk(&self) -> bool {
+        matches!(self, Self::Disk)
+    }
+
+    fn on_disk(&self, reply: &mut Reply<'_>) {
+        reply.array(2);
+        reply.int(1);
         reply.int(0);
     }
 }
@@ -51,14 +66,16 @@ fn copies(count: i64, patience: Patience, want: Copies) -> Wait {
 /// Source: <https://redis.io/commands/wait> (3.0.0).
 fn wait(mut args: Args<'_>) -> Result<Wait, Refusal> {
     let count = args.int()?;
-    Ok(copies(count, milliseconds(&mut args)?, Copies { in_journals: false }))
+    Ok(copies(count, milliseconds(&mut args)?, Copies::Replicas))
 }
 
-/// `WAITAOF numlocal numreplicas timeout`: waits until this client's writes are in the journal of
-/// this server and in those of `numreplicas` replicas.
+/// `WAITAOF numlocal numreplicas timeout`: waits until this client's writes are on the disk of this
+/// server, and on those of `numreplicas` replicas.
 ///
-/// Reply: array of two integers, how many have it: 0 and 0. Refusals: numbers out of range, the
-/// timeout's, a `numlocal` of 1. Cost: O(1). Source: <https://redis.io/commands/waitaof> (7.2.0).
+/// Reply: array of two integers, how many have it: 1 and 0 as soon as this server has it and no
+/// replica is asked for, otherwise after the timeout. Refusals: numbers out of range, the timeout's,
+/// a `numlocal` of 1 without a journal or where nothing may wait. Cost: O(1). Source:
+/// <https://redis.io/commands/waitaof> (7.2.0).
 fn waitaof(mut args: Args<'_>) -> Result<Wait, Refusal> {
     let local = args.int()?;
     if !(0..=1).contains(&local) {
@@ -68,16 +85,24 @@ fn waitaof(mut args: Args<'_>) -> Result<Wait, Refusal> {
     let count = number::parse_i64(args.word()?).filter(|count| *count >= 0);
     let count = count.ok_or(Refusal::line("ERR value is out of range, must be positive"))?;
     let patience = milliseconds(&mut args)?;
-    if local > 0 {
+    let want = if local > 0 && count == 0 { Copies::Disk } else { Copies::DisksOfReplicas };
+    Ok(copies(local + count, patience, want))
+}
+
+/// [`waitaof`] without a journal, or where nothing may wait.
+fn waitaof_at_once(args: Args<'_>) -> Result<Wait, Refusal> {
+    let wait = waitaof(args)?;
+    let is_local = args.all().get(1) == b"1";
+    if is_local {
         return Err(Refusal::line(
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
         ));
     }
-    Ok(copies(count, patience, Copies { in_journals: true }))
+    Ok(wait)
 }
 
 const WAIT: Run = run_waiting!(wait);
-const WAITAOF: Run = run_waiting!(waitaof);
+const WAITAOF: Run = run_waiting!(waitaof_at_once);
 
 const fn row(
     name: &'static str,

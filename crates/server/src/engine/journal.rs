@@ -11,12 +11,15 @@
 //! are told apart by their keys; all others may show any change, except those of commands that
 //! concern the connection or the server.
 //!
+//! WAITAOF waits for the disk in the same way: for the time up to which everything is there.
+//!
 //! Not here: the thread, its files and its order (`crate::journal`).
 
 use super::conn::Lane;
 use super::core::Core;
 use super::entry::{Entry, Runner};
 use super::state::outgoing::Action;
+use super::state::waits::WaitingCall;
 use super::transaction::queued::Verb;
 use crate::journal::{Journal, JournalState, Sync};
 use darter_command::Flags;
@@ -91,6 +94,41 @@ pub(super) fn cut(core: &Core, number: u64) {
     core.journal.cut(number, core.tx.home().shard.stamp());
 }
 
+// ---- WAITAOF ----
+
+/// True if changes are not written to a journal.
+pub(super) fn is_off(core: &Core) -> bool {
+    core.admin.shared.journal.state() == JournalState::Off
+}
+
+/// Lets a call wait until everything so far is on the disk.
+pub(super) fn await_disk(core: &Core, call: &WaitingCall) {
+    hand_over(core);
+    let shared = &core.admin.shared.journal;
+    core.journal.await_disk(shared.handed_ns(), call.client, call.number);
+    shared.set_awaits_disk(core.id(), true);
+}
+
+/// Answers the calls that have waited for the disk for long enough.
+fn end_waits_for_disk(core: &Core) {
+    if core.journal.awaits_disk() {
+        while let Some((client, number)) = core.journal.reaches_disk(disk_ns(core)) {
+            core.end_at_disk(client, number, !is_off(core));
+        }
+        core.admin.shared.journal.set_awaits_disk(core.id(), core.journal.awaits_disk());
+    }
+}
+
+/// The time for which calls may be answered that wait for the disk.
+fn disk_ns(core: &Core) -> u64 {
+    if is_off(core) { u64::MAX } else { core.admin.shared.journal.synced_ns() }
+}
+
+/// True if a call that waits for the disk may be answered.
+pub(super) fn may_end_wait_for_disk(core: &Core) -> bool {
+    core.journal.awaits_disk() && core.journal.may_reach_disk(disk_ns(core))
+}
+
 // ---- replies ----
 
 /// True if the reply of a point command may show a change that is not safe.
@@ -141,6 +179,7 @@ pub(super) fn send_or_hold(core: &Core, lane: &mut Lane, action: Action) {
 
 /// Passes on the sends that may leave now.
 pub(super) fn release_held(core: &Core) {
+    end_waits_for_disk(core);
     if core.journal.is_on() || core.journal.holds() {
         let shared = &core.admin.shared.journal;
         if is_lost(shared) {

@@ -257,7 +257,8 @@ impl Core {
         let Some(Ok(wait)) = entry.row.waits.map(|read| read(Args::new(args, entry.first))) else {
             return false;
         };
-        if wait.patience == Patience::None {
+        let is_vain = wait.want.waits_for_disk() && journal::is_off(self);
+        if wait.patience == Patience::None || is_vain {
             return false;
         }
         // If the core that owns the keys cannot run the call now, the request is held and

@@ -53,7 +53,7 @@ impl Core {
     #[must_use]
     pub fn at_hand(&self) -> Option<&'static str> {
         #[rustfmt::skip] // A table.
-        let queues: [(&str, &dyn Fn() -> bool); 22] = [
+        let queues: [(&str, &dyn Fn() -> bool); 23] = [
             ("what has come",      &|| !self.queue.borrow().is_empty()),
             ("a batch",            &|| self.batches.borrow().has_next()),
             ("a task",             &|| self.tx.has_ready()),
@@ -67,6 +67,7 @@ impl Core {
             ("the dead",           &|| self.is_due(self.next_reap()) && !self.events_are_behind()),
             ("a shrunk table",     &|| self.is_due(self.tx.home().shard.next_compaction())),
             ("a held send",        &|| journal::may_release_held(self)),
+            ("what is on disk",    &|| journal::may_end_wait_for_disk(self)),
             ("a snapshot",         &|| self.saving.can_go_on(&self.admin.shared.saves)),
             ("news of a snapshot", &|| has_news(self)),
             ("news of a rewrite",  &|| super::saving::rewriting::has_news(self)),

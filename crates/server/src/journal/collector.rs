@@ -418,7 +418,7 @@ impl Collector {
 
     fn note_synced(&mut self, up_to: u64, offset: u64) {
         self.stream.synced = self.stream.synced.max(offset);
-        self.journal.synced_ns.fetch_max(up_to, Ordering::SeqCst);
+        self.journal.set_synced(up_to);
         self.unsynced.take_if(|last| *last <= up_to);
     }
 
@@ -528,11 +528,13 @@ impl Collector {
             old.close()?;
         }
         self.stream.synced = self.stream.offset;
+        if let Some(up_to) = self.unsynced.take() {
+            self.journal.set_synced(up_to);
+        }
         self.file = Some(next);
         self.files += 1;
         let unix_ms = self.stream.unix_ms;
         self.append(|stream, file| stream.begin(file, unix_ms))?;
-        self.unsynced = None;
         self.merger.begin_file();
         Ok(())
     }
@@ -572,6 +574,7 @@ impl Collector {
         self.files += 1;
         self.journal.set_state(JournalState::Off);
         self.journal.set_safe(u64::MAX);
+        self.journal.set_synced(0); // Wakes those who wait in vain.
         self.journal.ring.get().into_iter().for_each(Ring::forget);
         self.file.take().map_or(Ok(()), Increment::close)
     }

@@ -300,6 +300,8 @@ struct Lane {
     blocks: Mutex<Vec<Block>>,
     /// True while replies of the core wait for the safe time.
     waits: AtomicBool,
+    /// True while calls of the core wait for the disk.
+    awaits_disk: AtomicBool,
 }
 
 impl Journal {
@@ -403,6 +405,16 @@ impl Journal {
         if waits {
             self.wake();
         }
+    }
+
+    /// Everything that was handed over before this time is on the disk.
+    pub(crate) fn synced_ns(&self) -> u64 {
+        self.synced_ns.load(Ordering::SeqCst)
+    }
+
+    /// Says whether calls of a core wait for the disk. Look at [`Journal::synced_ns`] again after it.
+    pub(crate) fn set_awaits_disk(&self, core: usize, awaits: bool) {
+        self.lanes[core].awaits_disk.store(awaits, Ordering::SeqCst);
     }
 
     // ---- rewrites ----
@@ -536,6 +548,17 @@ impl Journal {
         self.safe_ns.store(time_ns, Ordering::SeqCst);
         for (core, lane) in self.lanes.iter().enumerate() {
             if lane.waits.load(Ordering::SeqCst) {
+                self.wake_core(core);
+            }
+        }
+    }
+
+    /// Raises the time up to which everything is on the disk, and wakes the cores with calls that
+    /// wait for it.
+    fn set_synced(&self, time_ns: u64) {
+        self.synced_ns.fetch_max(time_ns, Ordering::SeqCst);
+        for (core, lane) in self.lanes.iter().enumerate() {
+            if lane.awaits_disk.load(Ordering::SeqCst) {
                 self.wake_core(core);
             }
         }

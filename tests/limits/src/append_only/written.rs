@@ -19,6 +19,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("appendonly can be switched on and off",                     Asks::More, switched),
     ("a failed write refuses writes until a new base is made",    Asks::More, failed_write),
     ("with always, a client gets no reply that is not on disk",   Asks::More, failed_always),
+    ("WAITAOF waits for the disk",                                Asks::More, waitaof),
 ];
 
 const ON: &[&str] = &["--appendonly", "yes"];
@@ -307,4 +308,34 @@ fn failed_always(stage: &Stage) -> Result<(), String> {
     let mut third = server.client().map_err(text)?;
     wait_for(&mut third, "aof_last_write_status:ok")?;
     expect(&mut third, "STRLEN k", "Int(100000)")
+}
+
+fn waitaof(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut client = server.client().map_err(text)?;
+    let wait = |client: &mut Client, words: &str| client.words(words).map_err(text);
+    let is =
+        |reply: &Reply, local: i64| *reply == Reply::Array(vec![Reply::Int(local), Reply::Int(0)]);
+    expect(&mut client, "WAITAOF 1 0 0", "ERR WAITAOF cannot be used")?;
+    expect(&mut client, "CONFIG SET appendonly yes", "OK")?;
+    wait_for(&mut client, "aof_rewrite_in_progress:0")?;
+    for sync in ["always", "everysec"] {
+        expect(&mut client, &format!("CONFIG SET appendfsync {sync}"), "OK")?;
+        expect(&mut client, "INCR n", "Int(")?;
+        let there = wait(&mut client, "WAITAOF 1 0 5000")?;
+        ensure(is(&there, 1), || format!("{sync}: {there:?}"))?;
+        let no_replica = wait(&mut client, "WAITAOF 1 1 20")?;
+        ensure(is(&no_replica, 0), || format!("{sync}: {no_replica:?}"))?;
+    }
+    expect(&mut client, "CONFIG SET appendfsync no", "OK")?;
+    expect(&mut client, "INCR n", "Int(")?;
+    let never = wait(&mut client, "WAITAOF 1 0 100")?;
+    ensure(is(&never, 0), || format!("no: {never:?}"))?;
+    // One that waits is answered when there is no append-only file any more.
+    client.send(b"WAITAOF 1 0 0\r\n").map_err(text)?;
+    let mut other = server.client().map_err(text)?;
+    expect(&mut other, "CONFIG SET appendonly no", "OK")?;
+    let ended = client.receive().map_err(text)?;
+    let is_refused = ended.text().is_some_and(|line| line.ends_with(b"appendonly is disabled."));
+    ensure(is_refused, || format!("{ended:?}"))
 }

@@ -12,7 +12,7 @@ use crate::libraries::LibrariesChange;
 use darter_keyspace::commands::Encoder;
 use darter_keyspace::{Act, Commands, Effect, Part, Reader, Record};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// The places of the table of changed keys: 128 KiB. A place that two keys share delays a reply.
 const PLACES: usize = 16 * 1024;
@@ -38,6 +38,9 @@ pub(crate) struct Journaling {
     safe_stamp: Cell<u64>,
     /// Sends that wait for the safe time to reach this time.
     held: RefCell<VecDeque<(u64, Action)>>,
+    /// Calls that wait until everything handed over before a time is on the disk: by their numbers,
+    /// and so by time, the time and the client.
+    disk_waits: RefCell<BTreeMap<u64, (u64, u64)>>,
 }
 
 impl Journaling {
@@ -129,6 +132,33 @@ impl Journaling {
             self.safe_stamp.set(*stamp);
             turns.pop_front();
         }
+    }
+
+    /// Adds a call that waits until this time is on the disk.
+    pub(crate) fn await_disk(&self, at_ns: u64, client: u64, number: u64) {
+        self.disk_waits.borrow_mut().insert(number, (at_ns, client));
+    }
+
+    /// Removes a call that waits for the disk.
+    pub(crate) fn end_disk_wait(&self, number: u64) {
+        self.disk_waits.borrow_mut().remove(&number);
+    }
+
+    /// True if a call waits for the disk.
+    pub(crate) fn awaits_disk(&self) -> bool {
+        !self.disk_waits.borrow().is_empty()
+    }
+
+    /// True if [`Journaling::reaches_disk`] returns a call.
+    pub(crate) fn may_reach_disk(&self, synced_ns: u64) -> bool {
+        self.disk_waits.borrow().first_key_value().is_some_and(|(_, (at, _))| *at <= synced_ns)
+    }
+
+    /// Takes the next call whose time is on the disk: client and number.
+    pub(crate) fn reaches_disk(&self, synced_ns: u64) -> Option<(u64, u64)> {
+        let is_there = self.may_reach_disk(synced_ns);
+        let first = is_there.then(|| self.disk_waits.borrow_mut().pop_first())?;
+        first.map(|(number, (_, client))| (client, number))
     }
 
     /// Passes the sends on that have waited for this safe time, or an earlier one.

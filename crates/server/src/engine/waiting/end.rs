@@ -3,6 +3,7 @@
 
 use super::super::conn::{Conn, Lane, Next};
 use super::super::core::Core;
+use super::super::journal;
 use super::super::state::waits::{Blocked, Fate, Stage, WaitingCall};
 use darter_command::{Answer, Look, Refusal};
 use darter_keyspace::Key;
@@ -20,6 +21,9 @@ impl Core {
     pub(super) fn now_waits(&self, lane: &mut Lane) {
         self.count_blocked(lane);
         let Some(blocked) = &lane.blocked else { return };
+        if blocked.call.wait.want.waits_for_disk() {
+            journal::await_disk(self, &blocked.call);
+        }
         let fate = &blocked.call.fate;
         if lane.input.eof && (fate.end() || !fate.is_taken()) {
             self.waits_no_more(lane);
@@ -110,6 +114,20 @@ impl Core {
         });
     }
 
+    /// Answers a call that has waited for the disk: the changes are there, or there is no journal
+    /// any more.
+    pub(crate) fn end_at_disk(&self, client: u64, number: u64, is_there: bool) {
+        self.with_blocked(client, number, |core, conn| {
+            let Some(blocked) = &conn.lane.blocked else { return };
+            let want = &blocked.call.wait.want;
+            let answer = Answer::encode(conn.lane.session.resp3, |reply| want.on_disk(reply));
+            let off = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
+            let answer = if is_there { Ok(answer) } else { Err(Refusal::line(off)) };
+            blocked.call.fate.end();
+            core.end_waiting(conn, None, answer);
+        });
+    }
+
     /// Ends the wait of a connection with an answer. Removes the call from all queues, except those
     /// of core `served`, which has done so itself.
     fn end_waiting(
@@ -151,6 +169,7 @@ impl Core {
     pub(super) fn count_unblocked(&self, client: u64, blocked: &Blocked) {
         if blocked.stage == Stage::Waits {
             self.waits.borrow_mut().unblock(client, blocked.until_ms);
+            self.journal.end_disk_wait(blocked.call.number);
         }
     }
 
