@@ -18,6 +18,7 @@ mod files;
 mod journal;
 mod needs;
 mod place;
+mod rdb;
 mod restore;
 #[cfg(test)]
 mod sample;
@@ -49,6 +50,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "restore", about: "write a folder with the data of an earlier moment", arguments: restore::arguments, run: restore::run },
     Subcommand { name: "journal", about: "print the commands of append-only files, and follow them", arguments: journal::arguments, run: journal::run },
     Subcommand { name: "disk", about: "measure how long a commit takes in a folder", arguments: disk::arguments, run: disk::run },
+    Subcommand { name: "rdb",   about: "report on RDB files, and convert them", arguments: rdb::arguments, run: rdb::run },
 ];
 
 /// Runs the command that the first word names. Returns `None` if it names none: then the words are

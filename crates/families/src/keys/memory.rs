@@ -1,7 +1,7 @@
 //! MEMORY USAGE. The other MEMORY subcommands concern the server, and are there.
 
 use darter_command::{Args, Cx, Flow, Refusal};
-use darter_keyspace::{Found, memory_bytes};
+use darter_keyspace::{self as keyspace, Found};
 use darter_structs::table::{Text, ValueRef};
 
 /// The size of each entry without its texts: flags, fingerprint, and offset in the index.
@@ -25,20 +25,22 @@ pub(super) fn usage(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
         }
     }
 
-    match cx.inspect(&key).map(|found| bytes_of(&found)) {
+    match cx.inspect(&key).map(|found| memory_bytes(&found)) {
         Some(bytes) => cx.reply.count(bytes),
         None => cx.reply.null(),
     }
     Ok(Flow::Done)
 }
 
-fn bytes_of(found: &Found<'_>) -> usize {
+/// Bytes that a key's entry and its value take: the reply of MEMORY USAGE. Cost: O(1).
+#[must_use]
+pub fn memory_bytes(found: &Found<'_>) -> usize {
     let entry = found.entry();
     let deadline = entry.deadline().map_or(0, |_| DEADLINE_BYTES);
     let value = match entry.value() {
         ValueRef::Text(text) => packed_bytes(text),
         ValueRef::Packed(packed) => PACK_BYTES + packed.bytes.len(),
-        ValueRef::Out(object) => POINTER_BYTES + memory_bytes(object),
+        ValueRef::Out(object) => POINTER_BYTES + keyspace::memory_bytes(object),
     };
     ENTRY_BYTES + packed_bytes(entry.key()) + deadline + value
 }

@@ -27,6 +27,7 @@ mod scan;
 mod ttl;
 mod whole;
 
+pub use memory::memory_bytes;
 pub use object::shown_count;
 
 use crate::rows::{O1, RANDOM, READ, READ_FAST, WRITE_FAST, both, range, row, task};

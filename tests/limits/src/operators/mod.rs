@@ -1,6 +1,7 @@
 //! The commands for operators, with files of real servers, and beside Redis's own tools.
 
 mod files;
+mod rdb;
 mod running;
 
 use crate::{Asks, Check, ensure, text};
@@ -18,6 +19,11 @@ pub(crate) const CHECKS: &[Check] = &[
     ("darter backup is consistent beside writes and rewrites",   Asks::More, running::backup),
     ("redis-server loads a backup, and its own files are taken", Asks::More, running::backup_of_redis),
     ("darter journal tail follows over rewrites and a restart",  Asks::More, running::tail),
+    ("darter rdb converts files without changing data",          Asks::More, rdb::round_trips),
+    ("darter rdb converts the types of Darter",                  Asks::More, rdb::own_types),
+    ("darter rdb reports the sizes that the servers report",     Asks::More, rdb::sizes),
+    ("darter rdb takes the keys that are asked for",             Asks::More, rdb::filters),
+    ("darter rdb names the place of damage",                     Asks::More, rdb::damage),
 ];
 
 const FOLDER: &str = "appendonlydir";
