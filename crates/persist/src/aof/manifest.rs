@@ -17,6 +17,9 @@ use std::path::{Path, PathBuf};
 /// The longest line that Redis reads, in bytes, with its line feed.
 const LINE_MAX_BYTES: usize = 1_024;
 
+/// The end of an increment's name.
+const INCREMENT: &[u8] = b".incr.aof";
+
 /// A file of the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
@@ -27,6 +30,11 @@ pub struct Listed {
 }
 
 impl Listed {
+    /// True for the name of an increment. The history does not say which files were bases.
+    fn is_increment(&self) -> bool {
+        self.name.ends_with(INCREMENT)
+    }
+
     /// The path of the file in the folder `folder`.
     #[must_use]
     pub fn path_in(&self, folder: &Path) -> PathBuf {
@@ -41,6 +49,15 @@ pub struct Manifest {
     pub base: Option<Listed>,
     /// Files that are no longer needed.
     pub history: Vec<Listed>,
+    /// The increments, in ascending order of their numbers.
+    pub increments: Vec<Listed>,
+}
+
+/// A base, and the increments that led to the next one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Generation {
+    /// The base. The first generation may have none.
+    pub base: Option<Listed>,
     /// The increments, in ascending order of their numbers.
     pub increments: Vec<Listed>,
 }
@@ -154,6 +171,37 @@ impl Manifest {
     pub fn next_increment(&self, filename: &str) -> Listed {
         let sequence = last(&self.increments) + 1;
         Listed { name: format!("{filename}.{sequence}.incr.aof").into_bytes(), sequence }
+    }
+
+    /// The generations, the newest first: the current one, then those of the history.
+    ///
+    /// The data at the end of a generation are those of the next base, but changes between them may
+    /// be in no file: so the increments of one generation must not follow those of another.
+    #[must_use]
+    pub fn generations(&self) -> Vec<Generation> {
+        let current = Generation { base: self.base.clone(), increments: self.increments.clone() };
+        let mut generations = vec![current];
+        let mut next = Generation::default();
+        for file in &self.history {
+            if file.is_increment() {
+                next.increments.push(file.clone());
+            } else {
+                next.base = Some(file.clone());
+                generations.push(std::mem::take(&mut next));
+            }
+        }
+        if !next.increments.is_empty() {
+            generations.push(next);
+        }
+        generations
+    }
+
+    /// Removes all but the newest `kept` generations from the history, and returns their files.
+    pub fn take_old(&mut self, kept: usize) -> Vec<Listed> {
+        let generations = self.generations();
+        let files = |it: &Generation| it.increments.len() + usize::from(it.base.is_some());
+        let kept = generations.iter().skip(1).take(kept).map(files).sum();
+        self.history.split_off(kept)
     }
 
     /// Makes `base` the base. The previous base, and the increments up to the number `covered`,
@@ -341,6 +389,19 @@ mod tests {
                     file a.aof.3.incr.aof seq 3 type i\n";
         assert_eq!(String::from_utf8(manifest.to_bytes()).unwrap(), text);
         assert_eq!(manifest.next_increment("a.aof"), file("a.aof.4.incr.aof", 4));
+        let names = |generation: &Generation| -> Vec<i64> {
+            generation.base.iter().chain(&generation.increments).map(|it| it.sequence).collect()
+        };
+        let found: Vec<_> = manifest.generations().iter().map(names).collect();
+        assert_eq!(found, [vec![2, 3], vec![1, 1, 2]]);
+        let next = manifest.next_increment("a.aof");
+        manifest.increments.push(next);
+        manifest.replace_base(manifest.next_base("a.aof", BaseFormat::Rdb), 3);
+        let found: Vec<_> = manifest.generations().iter().map(names).collect();
+        assert_eq!(found, [vec![3, 4], vec![2, 3], vec![1, 1, 2]]);
+        assert_eq!(manifest.clone().take_old(0).len(), 5);
+        assert_eq!(manifest.take_old(1).len(), 3);
+        assert_eq!((manifest.take_old(1).len(), manifest.generations().len()), (0, 2));
         assert_eq!(
             (name("a.aof"), temporary_name("a.aof")),
             ("a.aof.manifest".into(), "temp-a.aof.manifest".into())

@@ -254,6 +254,7 @@ pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
         core.admin.shared.saves.set_rules(rules);
         core.admin.shared.journal.set_sync(Sync::read(settings.text("appendfsync")));
         core.admin.shared.journal.set_timestamps(settings.flag("aof-timestamp-enabled"));
+        core.admin.shared.journal.set_kept(settings.size("snapshot-keep"));
         core.admin.shared.journal.set_growth(Growth {
             percent: settings.size("auto-aof-rewrite-percentage") as u64,
             least_bytes: settings.size("auto-aof-rewrite-min-size") as u64,

@@ -140,12 +140,13 @@ impl Folder {
         Ok(file)
     }
 
-    /// Removes the files of the manifest's history.
-    fn remove_history(&mut self) -> io::Result<()> {
-        if self.manifest.history.is_empty() {
+    /// Removes the files of the manifest's history, except those of the last `kept` bases.
+    fn remove_history(&mut self, kept: usize) -> io::Result<()> {
+        let old = self.manifest.take_old(kept);
+        if old.is_empty() {
             return Ok(());
         }
-        for file in std::mem::take(&mut self.manifest.history) {
+        for file in old {
             match self.fs.remove(&self.path_of(&file)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -560,7 +561,8 @@ impl Collector {
             tracing::info!("the append-only file is good: it has a new base");
             self.be_on();
         }
-        if let Err(error) = self.folder.remove_history() {
+        let kept = self.journal.kept.load(Ordering::Relaxed);
+        if let Err(error) = self.folder.remove_history(kept) {
             tracing::warn!("old append-only files could not be removed: {error}");
         }
         Ok(())

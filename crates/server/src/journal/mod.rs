@@ -42,7 +42,7 @@ use darter_persist::aof::manifest::Listed;
 use darter_runtime::net::Waker;
 use ring::Ring;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 const SECOND_MS: u64 = 1_000;
@@ -220,6 +220,8 @@ pub(crate) struct Journal {
     sync: AtomicU8,
     growth: Mutex<Growth>,
     has_timestamps: AtomicBool,
+    /// The number of earlier bases that rewrites keep, with their increments.
+    kept: AtomicUsize,
     /// The time of the last hand-over, in nanoseconds of the monotonic clock.
     handed_ns: AtomicU64,
     /// The safe time, and the time up to which everything is on the disk.
@@ -442,6 +444,11 @@ impl Journal {
     /// Sets `aof-timestamp-enabled`.
     pub(crate) fn set_timestamps(&self, is_on: bool) {
         self.has_timestamps.store(is_on, Ordering::Relaxed);
+    }
+
+    /// Sets `snapshot-keep`.
+    pub(crate) fn set_kept(&self, bases: usize) {
+        self.kept.store(bases, Ordering::Relaxed);
     }
 
     /// Sets the growth at which the journal is rewritten.

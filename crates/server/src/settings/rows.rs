@@ -182,6 +182,7 @@ const OWN: &[Setting] = &[
     row("appendfilename",          "appendonly.aof",FileName("appendfilename can't be a path, just a filename", Some("appendfilename can't be empty")),"",      Start, "First part of the names of append-only files."),
     row("auto-aof-rewrite-min-size","67108864",    Memory(0, I64_MAX),         "bytes", Running, "Size of append-only files below which they are not rewritten automatically."),
     row("auto-aof-rewrite-percentage","100",         Int(0, I32_MAX),            "%",     Running, "Growth of append-only files after which they are rewritten; 0 disables it."),
+    row("snapshot-keep",             "0",           Int(0, I32_MAX),           "bases",  Running,   "Number of earlier bases of append-only files that rewrites keep, with their increments; see darter restore."),
     row("no-appendfsync-on-rewrite","no",          Bool,                       "",      Accepted, "Append-only files are synced during rewrites and snapshots, too."),
     row("rdb-save-incremental-fsync", "yes",         Bool,                      "",       Running,   "Syncs snapshots to disk while they are written, not only at the end."),
     row("rdb-del-sync-files",        "no",          Bool,                      "",       Accepted,  "Replication is not supported yet."),

@@ -18,6 +18,7 @@ use crate::time;
 use crate::verify::{FaultKind, Verified, verify};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use darter_persist::aof::annotation::{Annotation, Head, LINE_MAX_BYTES};
+use darter_persist::aof::manifest::{Generation, Manifest};
 use moment::{Cut, Moment, find, walk};
 use std::fmt::Write as _;
 use std::fs;
@@ -69,30 +70,47 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
         text.split_whitespace().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>()
     });
     let folder = Folder::find(path)?;
-    let files = verify(&folder.loaded())?;
-    let damage = files.iter().filter_map(|file| Some((file, file.fault.as_ref()?)));
-    for (file, fault) in damage.filter(|(_, fault)| fault.kind == FaultKind::Damage) {
-        let _ = writeln!(
-            std::io::stderr(),
-            "{}: damage at offset {}: only what precedes it can be restored",
-            file.path.display(),
-            fault.offset
-        );
-    }
     let text = match (to_ms, before) {
-        (None, None) => listing(&files)?,
+        (None, None) => listing(&folder)?,
         (to_ms, before) => {
             let into = matches.get_one::<PathBuf>("into").ok_or("no folder")?;
-            restore(&folder, &files, &Moment { to_ms, before }, into)?
+            restore(&folder, &Moment { to_ms, before }, into)?
         }
     };
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(ExitCode::SUCCESS)
 }
 
+/// The verified files of a generation. Damage is reported on standard error.
+fn verified(folder: &Folder, generation: &Generation) -> Result<Vec<Verified>, String> {
+    let Generation { base, increments } = generation;
+    let paths: Vec<PathBuf> =
+        base.iter().chain(increments).map(|file| file.path_in(&folder.path)).collect();
+    let files = verify(&paths)?;
+    for file in &files {
+        if let Some(fault) = file.fault.as_ref().filter(|it| it.kind == FaultKind::Damage) {
+            let _ = writeln!(
+                std::io::stderr(),
+                "{}: damage at offset {}: what follows cannot be restored",
+                file.path.display(),
+                fault.offset
+            );
+        }
+    }
+    Ok(files)
+}
+
 /// The times that can be restored, and the commands of [`LISTED`].
-fn listing(files: &[Verified]) -> Result<String, String> {
-    let (mut text, mut times, mut now) = (String::new(), None::<(u64, u64)>, None);
+fn listing(folder: &Folder) -> Result<String, String> {
+    let mut text = String::new();
+    for generation in folder.manifest.generations().iter().rev() {
+        list_generation(&verified(folder, generation)?, &mut text)?;
+    }
+    Ok(text)
+}
+
+fn list_generation(files: &[Verified], text: &mut String) -> Result<(), String> {
+    let (mut times, mut now) = (None::<(u64, u64)>, None);
     if let Some(unix_s) = base_time(files) {
         let _ = writeln!(text, "base: {}", time::show(unix_s.saturating_mul(1_000)));
     }
@@ -116,9 +134,9 @@ fn listing(files: &[Verified]) -> Result<String, String> {
         Some((first, last)) => {
             let _ = writeln!(text, "changes: from {} to {}", time::show(first), time::show(last));
         }
-        None => text.push_str("the files have no times, so only --before can be used\n"),
+        None => text.push_str("the increments have no times, so only --before can be used\n"),
     }
-    Ok(text)
+    Ok(())
 }
 
 /// The time of the base in Unix seconds.
@@ -126,37 +144,58 @@ fn base_time(files: &[Verified]) -> Option<u64> {
     files.first()?.rdb.as_ref()?.unix_s
 }
 
-/// Writes the folder. Returns a report.
-fn restore(
-    folder: &Folder,
-    files: &[Verified],
-    moment: &Moment,
-    into: &Path,
-) -> Result<String, String> {
-    if let (Some(to_ms), Some(unix_s)) = (moment.to_ms, base_time(files))
-        && to_ms < unix_s.saturating_mul(1_000)
-    {
-        let base = time::show(unix_s.saturating_mul(1_000));
-        return Err(format!("the base was made at {base}: no earlier data is kept"));
-    }
+/// Writes the folder, from the newest generation that has the moment. Returns a report.
+fn restore(folder: &Folder, moment: &Moment, into: &Path) -> Result<String, String> {
     if into.exists() {
         return Err(named(into, "the folder exists; name a new one by --into"));
     }
-    let cut = find(files, moment)?;
+    let generations = folder.manifest.generations();
+    let mut why = String::new();
+    for (index, generation) in generations.iter().enumerate() {
+        let files = verified(folder, generation)?;
+        if let (Some(to_ms), Some(unix_s)) = (moment.to_ms, base_time(&files)) {
+            // The base's time lacks its milliseconds; the earlier generation has the data up to it.
+            let is_oldest = index + 1 == generations.len();
+            let first_ms = (unix_s + u64::from(!is_oldest)).saturating_mul(1_000);
+            if to_ms < first_ms {
+                let base = time::show(unix_s.saturating_mul(1_000));
+                why = format!("the oldest base was made at {base}: no earlier data is kept");
+                continue;
+            }
+        }
+        match find(&files, moment) {
+            Ok(cut) => return write(folder, generation, &files, &cut, into),
+            Err(error) => why = error,
+        }
+        if moment.before.is_none() {
+            break;
+        }
+    }
+    Err(why)
+}
+
+/// Writes the folder with the files of a generation up to the cut. Returns a report.
+fn write(
+    folder: &Folder,
+    generation: &Generation,
+    files: &[Verified],
+    cut: &Cut,
+    into: &Path,
+) -> Result<String, String> {
     let mut placed = Vec::new();
     for (index, file) in files.iter().enumerate().take(cut.file + 1) {
         if index < cut.file {
             placed.push(PlacedFile::new(&file.path, file.good));
         } else if cut.offset > 0 {
-            placed.push(last_file(file, &cut)?);
+            placed.push(last_file(file, cut)?);
         }
     }
     if placed.is_empty() {
         return Err("no data precedes this moment".into());
     }
-    let mut manifest = folder.manifest.clone();
-    manifest.history.clear();
-    manifest.increments.truncate(placed.len() - usize::from(manifest.base.is_some()));
+    let Generation { base, mut increments } = generation.clone();
+    increments.truncate(placed.len() - usize::from(base.is_some()));
+    let manifest = Manifest { base, increments, ..Manifest::default() };
     fs::create_dir(into).map_err(|error| named(into, error))?;
     place(&placed, &into.join(FOLDER), &folder.manifest_name, &manifest)?;
     let mut text = format!("restored into {}", into.display());
@@ -228,7 +267,7 @@ mod tests {
     fn restored(sample: &Sample, folder: &Folder, moment: &Moment) -> Result<Vec<String>, String> {
         let into = sample.path.join("restored");
         let _ = fs::remove_dir_all(&into); // The first time, there is none.
-        restore(folder, &verify(&folder.loaded())?, moment, &into)?;
+        restore(folder, moment, &into)?;
         let files = verify(&Folder::find(&into)?.loaded())?;
         assert!(files.iter().all(|file| file.fault.is_none() && file.good == file.bytes));
         let mut found = Vec::new();
@@ -285,23 +324,64 @@ mod tests {
             let moment = Moment { to_ms: Some(to_ms), before: None };
             assert_eq!(restored(&sample, &folder, &moment).unwrap().len(), wanted);
         }
-        let text = listing(&verify(&folder.loaded()).unwrap()).unwrap();
+        let text = listing(&folder).unwrap();
         assert!(text.starts_with("changes: from "), "{text}");
     }
 
     #[test]
     fn commands_that_remove_all_are_listed() {
         let (_sample, folder) = sample("restore-list");
-        let text = listing(&verify(&folder.loaded()).unwrap()).unwrap();
+        let text = listing(&folder).unwrap();
         assert_eq!(text.matches("\"flushall\"").count(), 1, "{text}");
         assert_eq!(text.matches("\"FLUSHALL\"").count(), 1, "{text}");
+    }
+
+    /// An RDB file without keys, made at this Unix second.
+    fn rdb(unix_s: u8) -> Vec<u8> {
+        [b"REDIS0010\xfa\x05ctime\xc0", &[unix_s][..], b"\xff\0\0\0\0\0\0\0\0"].concat()
+    }
+
+    #[test]
+    fn kept_generations_are_restored_without_later_increments() {
+        let sample = Sample::new("restore-kept");
+        let path = sample.folder(&[]);
+        let mut chain = sample.chain();
+        chain.add(1_500, &[set("1"), command(&["FLUSHALL"])]);
+        let old = chain.next_file();
+        chain.add(6_000, &[set("2")]);
+        let files: [(&str, &[u8]); 5] = [
+            ("a.1.base.rdb", &rdb(1)),
+            ("a.1.incr.aof", &old),
+            ("a.2.base.rdb", &rdb(5)),
+            ("a.2.incr.aof", &chain.bytes),
+            (
+                "appendonly.aof.manifest",
+                b"file a.2.base.rdb seq 2 type b\nfile a.1.incr.aof seq 1 type h\n\
+                  file a.1.base.rdb seq 1 type h\nfile a.2.incr.aof seq 2 type i\n",
+            ),
+        ];
+        for (name, bytes) in files {
+            fs::write(path.join(name), bytes).unwrap();
+        }
+        let folder = Folder::find(&path).unwrap();
+        let to = |to_ms| restored(&sample, &folder, &Moment { to_ms: Some(to_ms), before: None });
+        assert_eq!(to(6_000).unwrap(), ["2"]);
+        // The base may be from the end of this second.
+        assert_eq!(to(5_900).unwrap(), ["1", "FLUSHALL"]);
+        assert_eq!(to(4_000).unwrap(), ["1", "FLUSHALL"]);
+        assert_eq!(to(1_200).unwrap(), [""; 0]);
+        assert!(to(999).unwrap_err().contains("the oldest base was made at"));
+        let before = Some(vec![b"FLUSHALL".to_vec()]);
+        let found = restored(&sample, &folder, &Moment { to_ms: None, before });
+        assert_eq!(found.unwrap(), ["1"]);
+        assert_eq!(listing(&folder).unwrap().matches("base: ").count(), 2);
     }
 
     #[test]
     fn an_existing_folder_is_not_touched() {
         let (sample, folder) = sample("restore-exists");
         let moment = Moment { to_ms: Some(5_000), before: None };
-        let why = restore(&folder, &verify(&folder.loaded()).unwrap(), &moment, &sample.path);
+        let why = restore(&folder, &moment, &sample.path);
         assert!(why.unwrap_err().contains("the folder exists"));
     }
 }

@@ -144,7 +144,7 @@ pub(super) fn cut(stage: &Stage) -> Result<(), String> {
 
 pub(super) fn restore(stage: &Stage) -> Result<(), String> {
     let scratch = Scratch::new("restore")?;
-    let here = stage.server_with(ON)?;
+    let here = stage.server_with(&[ON, &["--snapshot-keep", "2"]].concat())?;
     let mut client = here.client().map_err(text)?;
     fill(&mut client, &mut Prng::from_seed(6))?;
     expect(&mut client, "BGREWRITEAOF", "Background")?;
@@ -153,6 +153,11 @@ pub(super) fn restore(stage: &Stage) -> Result<(), String> {
     let sum = digest(&mut client)?;
     for line in ["FLUSHALL", "SET after 1"] {
         expect(&mut client, line, "OK")?;
+    }
+    // Two rewrites later, the files of the moment are in the history.
+    for _ in 0..2 {
+        expect(&mut client, "BGREWRITEAOF", "Background")?;
+        wait_for(&mut client, "aof_rewrite_in_progress:0")?;
     }
     let folder = here.folder().join(FOLDER);
     let listed = darter_good(&["restore", shown(&folder)])?;
