@@ -21,7 +21,7 @@ mod whole;
 
 pub use args::{Arg, Args, Block, Note, Request, Span};
 pub use inline::split_words;
-pub use lookahead::LOOKAHEAD_MAX;
+pub use lookahead::{LOOKAHEAD_MAX, plain};
 pub use output::{Output, Part};
 pub use parser::{Parsed, Parser, ProtocolError};
 pub use reply::Reply;

@@ -46,7 +46,7 @@ pub(crate) fn cut(
     let bulk_max = bulk_max.min(ARG_BYTES_MAX);
     while cuts.len() < LOOKAHEAD_MAX && spans.len() < ARGS_ENOUGH {
         let first = spans.len();
-        let Some(len) = plain(&bytes[start..], bulk_max, spans) else {
+        let Some(len) = plain(&bytes[start..], ARGS_MAX, bulk_max, spans) else {
             spans.truncate(first);
             return;
         };
@@ -56,9 +56,20 @@ pub(crate) fn cut(
     }
 }
 
-/// The length of the request at the front of `bytes`, if it is complete and plain.
-fn plain(bytes: &[u8], bulk_max: usize, spans: &mut Vec<Span>) -> Option<usize> {
-    let (args, mut at) = header(bytes, 0, b'*', ARGS_MAX)?;
+/// The length of the request at the front of `bytes`, if it is complete and plain: an array of at
+/// most `args_max` strings of at most `bulk_max` bytes each. The spans of its arguments are appended
+/// to `spans`, also a part of them if the result is `None`. `bytes` must be shorter than 4 GiB.
+///
+/// Cost: O(arguments).
+#[inline]
+#[must_use]
+pub fn plain(
+    bytes: &[u8],
+    args_max: usize,
+    bulk_max: usize,
+    spans: &mut Vec<Span>,
+) -> Option<usize> {
+    let (args, mut at) = header(bytes, 0, b'*', args_max)?;
     if args == 0 {
         return None;
     }

@@ -9,6 +9,7 @@ use crate::arrivals::Arrivals;
 use crate::clock::MachineClock;
 use crate::doors::Doors;
 use crate::engine::journal as journaling;
+use crate::engine::replay as replaying;
 use crate::engine::{Core, Mail, Table, World};
 use crate::files;
 use crate::journal::Found;
@@ -28,7 +29,7 @@ use darter_persist::aof::manifest::Manifest;
 use darter_runtime::fs::{FileSystem, Kernel};
 use darter_runtime::net::{BackendChoice, Net, Waker};
 use darter_runtime::{clock, heap, mailbox, signal, supervise, topology};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -65,13 +66,14 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     let signals = signal::watch(wakers.clone())
         .map_err(|error| Failure(format!("cannot watch for signals: {error}")))?;
     let shared = shared(&wakers);
-    let data = data(&settings, &shared)?;
+    let table = Arc::new(table());
+    let data = data(&settings, &shared, place_of(Arc::clone(&table), cores))?;
     let launch = Launch::new(&settings, &shared, data.is_none())?;
-    let keeps_dead = matches!(data, Some(load::Data::Journal(..)));
+    let keeps_dead = matches!(data, Some(load::Data::Journal { .. }));
     let loaded = Loaded::new(if data.is_some() { cores } else { 0 }, wakers.clone());
-    let OpenedData { inboxes, mut commands, loader } =
-        open_data(data, &settings, &wakers, &shared)?;
-    let (table, stop) = (Arc::new(table()), Arc::new(AtomicBool::new(false)));
+    let OpenedData { inboxes, commands, loader } = open_data(data, &settings, &wakers, &shared)?;
+    let mut commands = commands.into_iter();
+    let stop = Arc::new(AtomicBool::new(false));
     let quiet: Arc<[AtomicBool]> = (0..cores).map(|_| AtomicBool::new(false)).collect();
     let (told, ready) = std::sync::mpsc::channel();
     let begun = Arc::new(Barrier::new(cores + 1));
@@ -91,7 +93,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
             quiet: Arc::clone(&quiet),
             begun: Arc::clone(&begun),
             inbox,
-            commands: commands.take(), // For core 0, which comes first.
+            commands: commands.next(),
             keeps_dead,
         };
         threads.push(plan.spawn(mailbox, told.clone()).map_err(no_thread)?);
@@ -450,7 +452,11 @@ fn rdb_file(settings: &Settings) -> Result<Option<PathBuf>, Failure> {
 
 /// The data to load, if there is any: an append-only folder if `appendonly` is set and there is a
 /// journal, otherwise the RDB file. The server never starts empty beside data.
-fn data(settings: &Settings, shared: &Shared) -> Result<Option<load::Data>, Failure> {
+fn data(
+    settings: &Settings,
+    shared: &Shared,
+    place_of: load::PlaceOf,
+) -> Result<Option<load::Data>, Failure> {
     if !settings.flag("appendonly") {
         return Ok(rdb_file(settings)?.map(load::Data::Rdb));
     }
@@ -470,7 +476,7 @@ fn data(settings: &Settings, shared: &Shared) -> Result<Option<load::Data>, Fail
     let files = load::plan(&shared.fs, names, settings.flag("aof-load-truncated"));
     let files = files.map_err(Failure)?;
     if !files.is_empty() {
-        return Ok(Some(load::Data::Journal(files, folder.into())));
+        return Ok(Some(load::Data::Journal { files, folder: folder.into(), place_of }));
     }
     shared.keep_found(files.nothing_to_load());
     let rdb = rdb_file(settings)?;
@@ -486,7 +492,8 @@ fn data(settings: &Settings, shared: &Shared) -> Result<Option<load::Data>, Fail
 /// The two ends of loading: the cores', and the thread's.
 struct OpenedData {
     inboxes: Vec<Option<load::Inbox>>,
-    commands: Option<load::Deliverer>,
+    /// For each core, or empty.
+    commands: Vec<load::Deliverer>,
     loader: Option<load::Opened>,
 }
 
@@ -498,10 +505,12 @@ fn open_data(
 ) -> Result<OpenedData, Failure> {
     let Some(data) = data else {
         let inboxes = wakers.iter().map(|_| None).collect();
-        return Ok(OpenedData { inboxes, commands: None, loader: None });
+        return Ok(OpenedData { inboxes, commands: Vec::new(), loader: None });
     };
     let shown = match &data {
-        load::Data::Rdb(path) | load::Data::Journal(_, path) => path.display().to_string(),
+        load::Data::Rdb(path) | load::Data::Journal { folder: path, .. } => {
+            path.display().to_string()
+        }
     };
     let databases = settings.size("databases");
     let onto = load::Onto {
@@ -516,6 +525,16 @@ fn open_data(
     let load::Inboxes { cores, commands } = inboxes;
     let inboxes = cores.into_iter().map(Some).collect();
     Ok(OpenedData { inboxes, commands, loader: Some(opened) })
+}
+
+/// Finds the places of the commands of append-only files.
+fn place_of(table: Arc<Table>, cores: usize) -> load::PlaceOf {
+    let likely = Cell::new(0);
+    Box::new(move |args| {
+        let (place, found) = replaying::place_of(&table, likely.get(), args, cores);
+        likely.set(found);
+        place
+    })
 }
 
 /// The parts from which a core's thread is created.
@@ -533,7 +552,7 @@ struct Plan {
     /// The barrier at which all cores wait: each has opened its sockets, and none serves yet.
     begun: Arc<Barrier>,
     inbox: Option<load::Inbox>,
-    /// The commands of append-only files. Core 0 only.
+    /// The commands of append-only files.
     commands: Option<load::Deliverer>,
     /// True if expired entries count as live until loading has ended.
     keeps_dead: bool,

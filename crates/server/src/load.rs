@@ -18,13 +18,15 @@
 //! - `portion`: the packed records that the loader sends to a core.
 //! - `inbox`: inserts the records of portions on a core, in slices.
 //! - `journal`: finds, verifies and cuts the files of an append-only folder.
-//! - `commands`: the commands of these files, on their way to core 0.
+//! - `dealer`: deals their commands to the cores that own the keys.
+//! - `commands`: these commands, on their way to the cores.
 //! - `functions`: the function libraries, which this thread runs once and all cores share.
 //! - `meter`: logs the progress.
 //!
 //! Not here: the file format (`persist`), and the core during loading (`thread`).
 
 mod commands;
+mod dealer;
 mod functions;
 mod inbox;
 mod journal;
@@ -34,7 +36,9 @@ mod sorter;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use commands::{Deliverer, FatalReply, ReplayDelivery, ReplayErrors};
+pub(crate) use commands::{
+    CommandPlace, Deliverer, FatalReply, PlaceOf, ReplayDelivery, ReplayErrors,
+};
 pub(crate) use inbox::Inbox;
 pub(crate) use journal::{JournalFiles, Names, plan};
 
@@ -198,7 +202,14 @@ pub(crate) enum Data {
     /// A snapshot.
     Rdb(PathBuf),
     /// An append-only folder. It has a file.
-    Journal(JournalFiles, PathBuf),
+    Journal {
+        /// Its files.
+        files: JournalFiles,
+        /// Its path.
+        folder: PathBuf,
+        /// Finds the places of commands.
+        place_of: PlaceOf,
+    },
 }
 
 /// The figures of a file that was loaded.
@@ -306,8 +317,8 @@ pub(crate) struct Onto {
 pub(crate) struct Inboxes {
     /// An inbox for each core, in order.
     pub(crate) cores: Vec<Inbox>,
-    /// The commands of append-only files, for core 0.
-    pub(crate) commands: Option<Deliverer>,
+    /// The cores' ends of the commands of append-only files; empty without such files.
+    pub(crate) commands: Vec<Deliverer>,
 }
 
 /// Opens `data`, to be loaded by the cores that `wakers` wake. Returns the file and the cores' ends.
@@ -318,17 +329,18 @@ pub(crate) fn open(data: Data, wakers: Vec<Waker>, onto: Onto) -> io::Result<(In
     let Onto { fs, databases, verifies, progress, libraries } = onto;
     let cores = wakers.len();
     let (inboxes, lanes) = lanes(TYPES, wakers.clone());
-    let (mut journal, mut commands) = (None, None);
+    let (mut journal, mut commands) = (None, Vec::new());
     let (rdb, path, total, now) = match data {
         Data::Rdb(path) => {
             let rdb = RdbFile::open(&*fs, path.clone())?;
             let bytes = rdb.bytes;
             (Some(rdb), path, bytes, clock::unix_millis())
         }
-        Data::Journal(files, folder) => {
+        Data::Journal { files, folder, place_of } => {
             let (rdb, bytes) = (files.rdb()?, files.bytes());
-            let (deliveries, deliverer) = commands::deliveries(wakers[0].clone());
-            (journal, commands) = (Some((files, deliveries)), Some(deliverer));
+            let (deliveries, deliverers) = commands::deliveries(wakers);
+            let replay = JournalReplay { files, deliveries, place_of, databases };
+            (journal, commands) = (Some(replay), deliverers);
             let path = rdb.as_ref().map_or(folder, |rdb| rdb.path.clone());
             // An expired key of a base may be changed by a later command.
             (rdb, path, bytes, NOTHING_IS_DEAD)
@@ -401,6 +413,14 @@ impl Lanes {
     }
 }
 
+/// An append-only folder, and the way of its commands to the cores.
+struct JournalReplay {
+    files: JournalFiles,
+    deliveries: Deliveries,
+    place_of: PlaceOf,
+    databases: usize,
+}
+
 /// The state of the thread that loads the file.
 struct Loader {
     /// The RDB file. An append-only folder may have none.
@@ -410,8 +430,8 @@ struct Loader {
     reader: Reader,
     sorter: Sorter,
     lanes: Lanes,
-    /// An append-only folder, which is replayed after its base, and the way to core 0.
-    journal: Option<(JournalFiles, Deliveries)>,
+    /// An append-only folder, which is replayed after its base.
+    journal: Option<JournalReplay>,
     then: Option<Then>,
     progress: Arc<Progress>,
     libraries: Arc<Libraries>,
@@ -440,13 +460,16 @@ impl Loader {
 
     /// Replays the commands of the append-only folder, if one is loaded.
     fn replay(&mut self, meter: &mut LoadMeter) -> Result<Option<Found>, Cause> {
-        let Some((mut files, deliveries)) = self.journal.take() else { return Ok(None) };
+        let Some(journal) = self.journal.take() else { return Ok(None) };
+        let JournalReplay { mut files, deliveries, place_of, databases } = journal;
         if self.file.is_some() {
             files.set_rdb_end(self.reader.offset());
         }
         let summary = self.sorter.summary();
         let replayed = files.replay(&mut ReplayContext {
             deliveries: &deliveries,
+            place_of: &place_of,
+            databases,
             progress: &self.progress,
             cancelled: &self.cancelled,
             read_before: 0,

@@ -1,10 +1,12 @@
-//! Replays the commands of append-only files on core 0, through the connection [`REPLAY`].
+//! Replays the commands of append-only files that a core was given, through its connection
+//! [`REPLAY`].
 //!
 //! ```text
-//! loader's thread ──► Replay ──received──► connection ──► executor, all cores
+//! loader's thread ──► Replay ──received──► connection ──► executor
 //!                       ▲                      │
 //!                       └────── replies ───────┘
 //! ```
+//! Nearly all commands touch only keys of their core; those that core 0 gets for all cores do not.
 //! Few bytes wait in the connection, so a slice of the core stays short. The replies are counted, to
 //! find the file offset of an error.
 //!
@@ -21,7 +23,7 @@ use std::sync::mpsc::TryRecvError;
 /// With more unparsed bytes than this, the connection gets no more.
 const PENDING_MAX: usize = 64 * 1024;
 
-/// The state of replaying on core 0.
+/// The state of replaying on a core.
 pub(crate) struct Replay {
     /// `None` after an error. The loader's thread reports it.
     deliverer: Option<Deliverer>,
@@ -44,6 +46,8 @@ enum State {
     Between,
     /// Within a file.
     Within,
+    /// Within a file, after commands that may still run. The thread waits for them.
+    Draining,
     /// At the end of a file, whose last commands may still run.
     Ending,
 }
@@ -96,14 +100,12 @@ impl Replay {
     fn go_on(&mut self, core: &Rc<Core>, deliverer: &Deliverer) -> (bool, bool) {
         let mut is_fed = false;
         loop {
-            if self.state == State::Ending {
+            if matches!(self.state, State::Draining | State::Ending) {
                 if !replay_is_settled(core) || !self.offsets.is_empty() {
                     return (is_fed, true);
                 }
-                end_replay(core);
-                self.state = State::Between;
                 // The thread has gone if the server stops.
-                let _ = deliverer.ended.send(Ok(std::mem::take(&mut self.errors)));
+                let _ = deliverer.ended.send(Ok(self.drained(core)));
             }
             if replay_pending(core).is_some_and(|pending| pending > PENDING_MAX) {
                 return (is_fed, true);
@@ -114,11 +116,13 @@ impl Replay {
                     self.replies = Replies::default();
                     (self.state, self.is_strict) = (State::Within, is_strict);
                 }
-                Ok(ReplayDelivery::Commands { bytes, offsets }) => {
-                    self.offsets.extend(offsets);
-                    core.received(REPLAY, &bytes);
+                Ok(ReplayDelivery::Commands(portion)) => {
+                    self.offsets.extend(&portion.offsets);
+                    core.received(REPLAY, &portion.bytes);
+                    let _ = deliverer.returns.send(portion); // The thread may have gone.
                     is_fed = true;
                 }
+                Ok(ReplayDelivery::Drain) => self.state = State::Draining,
                 Ok(ReplayDelivery::End) => self.state = State::Ending,
                 Ok(ReplayDelivery::Finish) => {
                     self.is_finished = true;
@@ -129,6 +133,17 @@ impl Replay {
                 Err(TryRecvError::Disconnected) => return (is_fed, false),
             }
         }
+    }
+
+    /// Goes on after all commands so far have run. Returns the answer.
+    fn drained(&mut self, core: &Rc<Core>) -> ReplayErrors {
+        if self.state == State::Draining {
+            self.state = State::Within;
+            return ReplayErrors::default();
+        }
+        end_replay(core);
+        self.state = State::Between;
+        std::mem::take(&mut self.errors)
     }
 
     /// Performs an action on the connection, instead of on a socket.
@@ -215,6 +230,14 @@ impl Replies {
     /// Reads up to the end of a reply, or all bytes. Returns the number of bytes, and whether a
     /// reply ends there.
     fn next(&mut self, bytes: &[u8]) -> (usize, bool) {
+        if self.values == 1
+            && self.bulk == 0
+            && self.line.is_empty()
+            && matches!(bytes[0], b'+' | b':')
+            && let Some(end) = bytes.iter().position(|byte| *byte == b'\n')
+        {
+            return (end + 1, true); // Nearly all replies.
+        }
         let mut at = 0;
         while at < bytes.len() {
             if self.bulk > 0 {

@@ -42,7 +42,7 @@ pub(crate) struct Thread {
     pub(crate) arrivals: Rc<Arrivals>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) inbox: Option<crate::load::Inbox>,
-    /// Replays append-only files after the base. Core 0 only.
+    /// Replays this core's commands of append-only files, after the base.
     pub(crate) replay: Option<Replay>,
     pub(crate) loaded: Arc<crate::load::Loaded>,
     pub(crate) loading: bool,

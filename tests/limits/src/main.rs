@@ -104,6 +104,7 @@ const GROUPS: &[&[Check]] = &[
     memory::CHECKS,
     saving::CHECKS,
     append_only::CHECKS,
+    append_only::dealt::CHECKS,
     append_only::written::CHECKS,
     operators::CHECKS,
     saved_streams::CHECKS,

@@ -165,6 +165,20 @@ impl Checker {
         }
     }
 
+    /// The file offset up to which everything so far may be loaded: it is outside of a batch and of
+    /// a transaction. It never decreases.
+    #[must_use]
+    pub fn good(&self) -> u64 {
+        self.good
+    }
+
+    /// True if the file is Darter's, as far as it was read. It does not change after the first byte
+    /// of [`Checker::good`].
+    #[must_use]
+    pub fn has_batches(&self) -> bool {
+        self.has_batches
+    }
+
     /// True if more bytes cannot change the result.
     #[must_use]
     pub fn is_done(&self) -> bool {

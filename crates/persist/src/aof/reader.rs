@@ -9,6 +9,7 @@
 //! other characters.
 
 use darter_base::number;
+use darter_resp::{Span, plain};
 use std::fmt;
 
 /// The longest line that begins with `#`, in bytes. Redis 7.0 reads 1023.
@@ -17,6 +18,9 @@ const COMMENT_MAX_BYTES: usize = 1_024;
 const HEADER_MAX_BYTES: usize = 24;
 /// The number of bytes of a command's name that are kept, to recognise MULTI, EXEC and DISCARD.
 const NAME_BYTES: usize = 8;
+/// The longest command that is read in one step, and the most arguments.
+const PLAIN_MAX_BYTES: usize = 64 * 1024;
+const PLAIN_ARGUMENTS_MAX: usize = 256;
 /// The most arguments of a command, and the most bytes of an argument.
 const NUMBER_MAX: u64 = i32::MAX as u64;
 
@@ -88,6 +92,8 @@ pub struct Reader {
     multi: Option<u64>,
     /// The end of the last item outside of MULTI.
     good: u64,
+    /// The arguments of the command that is read in one step.
+    spans: Vec<Span>,
 }
 
 impl Reader {
@@ -103,6 +109,7 @@ impl Reader {
             is_in_name: false,
             multi: None,
             good: offset,
+            spans: Vec::new(),
         }
     }
 
@@ -157,6 +164,9 @@ impl Reader {
     /// Errors: the bytes are not an AOF. The reader is then at the offset of the fault, and must not
     /// be called again.
     pub fn next(&mut self, bytes: &[u8]) -> Result<(usize, Option<Item>), Malformed> {
+        if let Some(len) = self.plain(bytes) {
+            return Ok((len, Some(Item::Command)));
+        }
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
             match self.place {
@@ -180,6 +190,35 @@ impl Reader {
             }
         }
         Ok((at, None))
+    }
+
+    /// Reads the command at the front of `bytes` in one step, if it is whole, short and sound, as
+    /// nearly all are. Returns its length.
+    #[inline]
+    fn plain(&mut self, bytes: &[u8]) -> Option<usize> {
+        if !self.is_between() || bytes.first() != Some(&b'*') {
+            return None;
+        }
+        let bytes = &bytes[..bytes.len().min(PLAIN_MAX_BYTES)];
+        self.spans.clear();
+        let len = plain(bytes, PLAIN_ARGUMENTS_MAX, PLAIN_MAX_BYTES, &mut self.spans)?;
+        let is_end = |at: usize| bytes[at] == b'\r' && bytes[at + 1] == b'\n';
+        let count_end = bytes.iter().position(|byte| *byte == b'$')? - 2;
+        let is_sound = |span: &Span| is_end(span.start as usize - 2) && is_end(span.end as usize);
+        if !is_end(count_end) || !self.spans.iter().all(is_sound) {
+            return None; // The fault is found step by step.
+        }
+        let name = self.spans[0].start as usize..self.spans[0].end as usize + 2;
+        self.start = self.offset;
+        self.name.clear();
+        if name.len() <= NAME_BYTES + 1 {
+            let kept = bytes[name].iter().take(NAME_BYTES);
+            self.name.extend(kept.map(u8::to_ascii_uppercase));
+        }
+        self.note_command();
+        self.offset += len as u64;
+        self.end_of_item();
+        Some(len)
     }
 
     fn begin(&mut self, byte: u8) -> Result<(), Malformed> {

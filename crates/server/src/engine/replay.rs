@@ -1,14 +1,57 @@
-//! The connection that replays append-only files. It has no socket: commands of a file are passed to
-//! it as received bytes, and its replies are taken instead of sent. So they run as commands of
-//! clients do, on all cores, but nothing about the server's state refuses them (see `admit`).
+//! The connections that replay append-only files, one on each core. They have no sockets: commands of
+//! a file are passed to them as received bytes, and their replies are taken instead of sent. So they
+//! run as commands of clients do, but nothing about the server's state refuses them (see `admit`).
 //!
 //! Not here: reading the files, and judging the replies. See `replay` of the crate.
 
 use super::conn::{Conn, Session};
 use super::core::Core;
+use super::entry::{Entry, Runner, Table};
 use super::journal;
 use super::state::clients::REPLAY;
+use super::transaction::queued::Verb;
+use crate::load::CommandPlace;
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_command::Flags;
+use darter_resp::Args;
 use std::rc::Rc;
+
+/// The place of a command of a file, with `cores` cores.
+///
+/// Cost: O(keys), at most [`ENTRIES_AT_ONCE`].
+pub(crate) fn place_of(
+    table: &Table,
+    likely: usize,
+    args: Args<'_>,
+    cores: usize,
+) -> (CommandPlace, usize) {
+    let Ok(entry) = table.resolve_likely(args, likely) else {
+        return (CommandPlace::Anywhere, likely);
+    };
+    let place = match entry.run {
+        _ if !entry.row.accepts(args.len()) => CommandPlace::Anywhere,
+        Runner::Transaction(Verb::Multi) => CommandPlace::Multi,
+        Runner::Transaction(Verb::Exec) => CommandPlace::Exec,
+        Runner::Transaction(Verb::Discard) => CommandPlace::Discard,
+        Runner::Session(_) if entry.row.flags.has(Flags::SELECTS) => CommandPlace::Select,
+        _ if entry.names_its_keys() => owner_of_keys(entry, args, cores),
+        _ => CommandPlace::Anywhere,
+    };
+    (place, entry.index)
+}
+
+/// The core that owns all keys of a request.
+fn owner_of_keys(entry: &Entry, args: Args<'_>, cores: usize) -> CommandPlace {
+    let mut owner = None;
+    for (count, at) in entry.row.keys.positions(args).enumerate() {
+        let core = args.owner(at, cores);
+        if count >= ENTRIES_AT_ONCE || owner.is_some_and(|other| other != core) {
+            return CommandPlace::Anywhere;
+        }
+        owner = Some(core);
+    }
+    owner.map_or(CommandPlace::Anywhere, CommandPlace::Core)
+}
 
 /// Adds the connection. Its token is [`REPLAY`].
 pub(crate) fn begin_replay(core: &Core) {

@@ -1,34 +1,36 @@
-//! Loads an append-only folder: finds its files, verifies them, cuts a torn end, and delivers their
-//! commands.
+//! Loads an append-only folder: finds its files, verifies them, deals their commands to the cores,
+//! and cuts a torn end.
 //!
 //! ```text
 //! folder ──plan──► JournalFiles ──► base: Loader (RDB), or commands ──► increment ──► increment
-//!                  (opened)                    check, cut, deliver to core 0, wait
+//!                  (opened)            check and deal, block by block; cut; wait for the cores
 //! ```
-//! A file is verified whole before its first command is delivered. Files are synced before they are
-//! read, so that nothing is loaded that a loss of power would take back.
+//! A batch is verified before its first command is dealt, and so is a transaction: so a torn end
+//! leaves nothing behind. If a file turns out to be damaged, or a command is refused, the commands
+//! before it have run; but the process ends, and nothing was served. Files are synced before they
+//! are read, so that nothing is loaded that a loss of power would take back.
 //!
 //! Not here: the formats (`persist::aof`), and running the commands (`replay`).
 
 use super::Then;
-use super::commands::{Deliveries, ReplayDelivery};
+use super::commands::{Deliveries, PlaceOf, ReplayDelivery};
+use super::dealer::{DealError, Dealer};
 use super::{Cause, Progress, READ, TOTAL};
 use crate::journal::Found;
 use darter_persist::aof::annotation::Annotation;
 use darter_persist::aof::check::{Checked, Checker, Fault, Search, Verdict};
 use darter_persist::aof::manifest::{self, Listed, Manifest};
-use darter_persist::aof::reader::{Item, Reader};
 use darter_runtime::clock;
 use darter_runtime::fs::{self, File, FileSystem, Mode};
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The number of bytes read at a time.
 const BLOCK_BYTES: usize = 1 << 20;
-/// The size at which commands are delivered.
-const DELIVERY_BYTES: usize = 128 * 1024;
 
 /// The names of the folder and of its files.
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +119,10 @@ pub(crate) fn plan(
         manifest = Manifest::parse(&bytes).map_err(|error| {
             format!("*** FATAL AOF MANIFEST FILE ERROR *** {}: {error}", path.display())
         })?;
-    } else if let Some(name) = in_folder.iter().find(|name| is_of_journal(name, names.file)) {
+    } else if let Some(name) = in_folder.iter().find(|name| {
+        is_of_journal(name, names.file)
+            && !is_begun_only(&**fs, &folder.join(OsStr::from_bytes(name)))
+    }) {
         return Err(format!(
             "the folder {} has append-only files ({}), but no manifest: restore {manifest_name}, \
              or move the files away to start without them",
@@ -145,6 +150,20 @@ fn is_of_journal(name: &[u8], filename: &str) -> bool {
     let Some(rest) = name.strip_prefix(filename.as_bytes()) else { return false };
     rest.is_empty()
         || [&b".base.rdb"[..], b".base.aof", b".incr.aof"].iter().any(|end| rest.ends_with(end))
+}
+
+/// True for an increment without commands, which a server leaves that is killed during its first
+/// start: zeros, perhaps after the line of an empty batch. An error reads as false.
+fn is_begun_only(fs: &dyn FileSystem, path: &Path) -> bool {
+    const MOST_BYTES: u64 = 16 << 20; // More zeros are never written ahead.
+    let is_short = fs
+        .open(path, Mode::Read)
+        .and_then(|file| file.length())
+        .is_ok_and(|bytes| bytes <= MOST_BYTES);
+    let Some(bytes) = is_short.then(|| fs::read(fs, path).ok()).flatten() else { return false };
+    let line = bytes.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let is_empty_batch = Annotation::parse(&bytes[..line]).is_ok_and(|batch| batch.head.bytes == 0);
+    (line == 0 || is_empty_batch) && bytes[line..].iter().all(|byte| *byte == 0)
 }
 
 /// True if a single append-only file, as Redis 6 writes it, must be moved into the folder.
@@ -285,11 +304,13 @@ impl JournalFiles {
         for index in 0..self.files.len() {
             let begun_ns = clock::monotonic_nanos();
             let JournalFile { bytes, commands_from, .. } = self.files[index];
-            let checked = self.check(index, batch, context)?;
+            let mut dealt = Dealt::new(commands_from);
+            let checked = self.check(index, batch, &mut dealt, context)?;
             batch = checked.last;
             let (good, has_batches) = (checked.good, checked.has_batches);
             self.judge(index, checked)?;
-            context.deliver(&self.files[index], commands_from..good, has_batches)?;
+            dealt.deal(&self.files[index], good, has_batches, context)?;
+            dealt.end(&self.files[index])?;
             self.log_loaded(index, begun_ns);
             (loaded, last) = (loaded + good, Some(index));
             context.read_before += bytes;
@@ -299,7 +320,9 @@ impl JournalFiles {
             let why = "the append-only files cannot be continued";
             continued(&found).map_err(|error| Cause::Aof(format!("{why}: {error}")))?;
         }
-        context.deliveries.send(ReplayDelivery::Finish)?;
+        for core in 0..context.deliveries.cores() {
+            context.deliveries.send(core, ReplayDelivery::Finish)?;
+        }
         Ok(found)
     }
 
@@ -310,12 +333,13 @@ impl JournalFiles {
         tracing::info!("DB loaded from {kind} file {name}: {seconds:.3} seconds");
     }
 
-    /// Verifies a file.
-    fn check(
+    /// Verifies a file, and deals the commands that are good.
+    fn check<'a>(
         &self,
         index: usize,
         before: Option<Annotation>,
-        context: &ReplayContext<'_>,
+        dealt: &mut Dealt<'a>,
+        context: &mut ReplayContext<'a>,
     ) -> Result<Checked, Cause> {
         let from = self.files[index].commands_from;
         let mut checker = Checker::new(from, before);
@@ -324,10 +348,18 @@ impl JournalFiles {
         {
             return Err(self.bad(index, "an increment must not be an RDB file"));
         }
+        let (mut read, mut result) = (from, Ok(()));
         self.read(index, from, &mut |bytes| {
             checker.feed(bytes);
-            !checker.is_done() && !context.is_cancelled()
+            read += bytes.len() as u64;
+            let (good, has_batches) = (checker.good(), checker.has_batches());
+            if good > dealt.until {
+                result = dealt.deal(&self.files[index], good, has_batches, context);
+            }
+            context.report(read);
+            result.is_ok() && !checker.is_done() && !context.is_cancelled()
         })?;
+        result?;
         if context.is_cancelled() {
             return Err(Cause::Stopped);
         }
@@ -475,6 +507,9 @@ fn is_rdb(file: &dyn File) -> io::Result<bool> {
 /// The parts of the loader that replaying needs.
 pub(super) struct ReplayContext<'a> {
     pub(super) deliveries: &'a Deliveries,
+    pub(super) place_of: &'a PlaceOf,
+    /// The number of databases.
+    pub(super) databases: usize,
     pub(super) progress: &'a Progress,
     pub(super) cancelled: &'a AtomicBool,
     /// The sum of the files before the current one, in bytes.
@@ -490,38 +525,78 @@ impl ReplayContext<'_> {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Delivers the commands in a part of a file, which was verified, and waits until they have run.
-    fn deliver(
+    fn report(&mut self, offset: u64) {
+        let read = self.read_before + offset;
+        self.progress[READ]
+            .store(read.min(self.progress[TOTAL].load(Ordering::Relaxed)), Ordering::Relaxed);
+        (self.tick)(read);
+    }
+}
+
+/// The part of a file whose commands were dealt to the cores.
+struct Dealt<'a> {
+    /// `None` until the first command.
+    dealer: Option<Dealer<'a>>,
+    /// The file offset up to which commands were dealt.
+    until: u64,
+    block: Vec<u8>,
+}
+
+impl<'a> Dealt<'a> {
+    /// Nothing of a file, whose commands begin at `from`.
+    fn new(from: u64) -> Self {
+        Self { dealer: None, until: from, block: Vec::new() }
+    }
+
+    /// Deals the commands up to the file offset `end`, which were verified. They are read again:
+    /// they were read a moment ago, so the system has them in memory.
+    fn deal(
         &mut self,
         file: &JournalFile,
-        range: std::ops::Range<u64>,
+        end: u64,
         is_strict: bool,
+        context: &ReplayContext<'a>,
     ) -> Result<(), Cause> {
-        self.deliveries.send(ReplayDelivery::Begin { is_strict })?;
-        let mut open =
-            Open { reader: Reader::new(range.start), bytes: Vec::new(), offsets: Vec::new(), file };
-        let (mut block, mut offset) = (vec![0; BLOCK_BYTES], range.start);
-        while offset < range.end {
-            if self.is_cancelled() {
+        let dealer = match &mut self.dealer {
+            Some(dealer) => dealer,
+            place => {
+                let ReplayContext { deliveries, place_of, databases, .. } = *context;
+                place.insert(Dealer::begin(deliveries, place_of, databases, is_strict)?)
+            }
+        };
+        let (mut filled, mut offset) = (0, self.until); // The block ends at the offset.
+        while offset < end {
+            if context.is_cancelled() {
                 return Err(Cause::Stopped);
             }
-            let most = block.len().min(usize::try_from(range.end - offset).unwrap_or(usize::MAX));
-            let read = file.file.read_at(&mut block[..most], offset);
             let wrong =
-                |why: &str| Cause::Aof(format!("{}: {why} at offset {offset}", file.shown()));
-            let len = read.map_err(|error| wrong(&text_of(&error)))?;
+                |why: &str, at: u64| Cause::Aof(format!("{}: {why} at offset {at}", file.shown()));
+            self.block.resize(BLOCK_BYTES, 0);
+            let left = usize::try_from(end - offset).unwrap_or(usize::MAX);
+            let most = (BLOCK_BYTES - filled).min(left);
+            let read = file.file.read_at(&mut self.block[filled..filled + most], offset);
+            let len = read.map_err(|error| wrong(&text_of(&error), offset))?;
             if len == 0 {
-                return Err(wrong("the file became shorter"));
+                return Err(wrong("the file became shorter", offset));
             }
-            open.take_in(&block[..len], self.deliveries)?;
-            offset += len as u64;
-            let read = self.read_before + offset;
-            self.progress[READ]
-                .store(read.min(self.progress[TOTAL].load(Ordering::Relaxed)), Ordering::Relaxed);
-            (self.tick)(read);
+            let start = offset - filled as u64;
+            (filled, offset) = (filled + len, offset + len as u64);
+            let taken = dealer.take_in(&self.block[..filled], start, offset == end);
+            let taken = taken.map_err(|error| match error {
+                DealError::Malformed(error, at) => wrong(&error.to_string(), at),
+                DealError::Other(cause) => cause.in_file(&file.shown()),
+            })?;
+            self.block.copy_within(taken..filled, 0);
+            filled -= taken;
         }
-        open.send(self.deliveries)?;
-        let errors = self.deliveries.end().map_err(|cause| cause.in_file(&file.shown()))?;
+        self.until = end;
+        Ok(())
+    }
+
+    /// Waits until all commands have run.
+    fn end(self, file: &JournalFile) -> Result<(), Cause> {
+        let Some(dealer) = self.dealer else { return Ok(()) };
+        let errors = dealer.end().map_err(|cause| cause.in_file(&file.shown()))?;
         if let Some((offset, text)) = errors.first {
             tracing::warn!(
                 "{}: {} commands failed; the first, at offset {offset}: {text}",
@@ -530,47 +605,5 @@ impl ReplayContext<'_> {
             );
         }
         Ok(())
-    }
-}
-
-/// The commands that are delivered next.
-struct Open<'a> {
-    reader: Reader,
-    bytes: Vec<u8>,
-    offsets: Vec<u64>,
-    file: &'a JournalFile,
-}
-
-impl Open<'_> {
-    fn take_in(&mut self, mut bytes: &[u8], deliveries: &Deliveries) -> Result<(), Cause> {
-        while !bytes.is_empty() {
-            let (start, is_between) = (self.reader.start(), self.reader.is_between());
-            let is_line = if is_between { bytes[0] == b'#' } else { self.reader.is_in_line() };
-            let (taken, item) = self.reader.next(bytes).map_err(|error| {
-                let offset = self.reader.offset();
-                Cause::Aof(format!("{}: {error} at offset {offset}", self.file.shown()))
-            })?;
-            if !is_line {
-                self.bytes.extend_from_slice(&bytes[..taken]);
-            }
-            bytes = &bytes[taken..];
-            if item == Some(Item::Command) {
-                self.offsets.push(start);
-            }
-            if self.bytes.len() >= DELIVERY_BYTES {
-                self.send(deliveries)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn send(&mut self, deliveries: &Deliveries) -> Result<(), Cause> {
-        if self.bytes.is_empty() {
-            return Ok(());
-        }
-        let bytes = std::mem::replace(&mut self.bytes, Vec::with_capacity(DELIVERY_BYTES));
-        let offsets = std::mem::take(&mut self.offsets);
-        let sent = deliveries.send(ReplayDelivery::Commands { bytes, offsets });
-        sent.map_err(|cause| cause.in_file(&self.file.shown()))
     }
 }
