@@ -39,6 +39,7 @@ const VERBS: &[(&str, Act, &str)] = &[
     ("conform", Act::Package("darter-conformance"),  "replies against redis-server, byte for byte"),
     ("differ",  Act::Package("darter-differential"), "random commands against redis-server"),
     ("limits",  Act::Package("darter-limits"),       "hostile clients, start and stop"),
+    ("crash",   Act::Package("darter-crash"),        "kills and losses of power, and the data afterwards"),
     ("clients", Act::Package("darter-clients"),      "unmodified clients"),
     ("fuzz",    Act::Package("darter-fuzz"),         "random bytes into every parser"),
     ("sim",     Act::Package("darter-simulation"),          "cores, clients and clock in one thread: --seed N"),
