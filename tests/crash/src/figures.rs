@@ -1,4 +1,4 @@
-//! What a run counts, and prints.
+//! The figures of a run, and how they are printed.
 
 use std::time::Duration;
 

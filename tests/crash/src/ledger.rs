@@ -1,4 +1,4 @@
-//! What a writer sent and what was answered: from it follows what a death may leave.
+//! The operations that a writer sent, and their answers: they decide which data a death may leave.
 //!
 //! **Invariant:** the data behind a death is that of a prefix of the writer's operations, which
 //! contains all that the mode promised to keep.

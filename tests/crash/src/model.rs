@@ -153,7 +153,7 @@ impl Op {
         (count, 0)
     }
 
-    /// What it does to the writer's data.
+    /// Makes its change in the writer's data.
     pub(crate) fn apply(&self, me: usize, keys: &mut Keys) {
         let home = u8::try_from(2 * me).unwrap_or_default();
         match self {
