@@ -928,30 +928,6 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_another_server_has_changed_is_left_alone() {
-        let faults = Arc::new(Faults::default());
-        let disk = Simulated::new(1, 64 << 20, Arc::clone(&faults));
-        let world = World { disk, faults, boot: 1 };
-        let mut process = Process::start(1, &world, Sync::EverySecond, 0).unwrap();
-        process.pass();
-        process.turn(); // In the ring, and in no file.
-        world.disk.kill();
-        let name = read_manifest(&world.disk).unwrap().increments[0].path_in(Path::new(FOLDER));
-        let before = fs::read(&world.disk, &name).unwrap();
-        let end = before.iter().rposition(|byte| *byte > 0).map_or(0, |at| at as u64 + 1);
-        for at in [end, end + 700] {
-            let file = world.disk.open(&name, fs::Mode::Write).unwrap();
-            fs::write_all_at(&*file, b"*1", at).unwrap();
-            let changed = fs::read(&world.disk, &name).unwrap();
-            let recovered = super::super::recover(&world.disk, Path::new(FOLDER), "a", world.boot);
-            assert_eq!((recovered.unwrap(), fs::read(&world.disk, &name).unwrap()), (0, changed));
-            file.set_length(end).unwrap();
-        }
-        let recovered = super::super::recover(&world.disk, Path::new(FOLDER), "a", world.boot);
-        assert!(recovered.unwrap() > 0, "it is as the process has left it");
-    }
-
-    #[test]
     fn nothing_acknowledged_with_always_is_lost_with_the_power() {
         (0..1_000).for_each(|seed| live(seed, Sync::Always, true));
     }

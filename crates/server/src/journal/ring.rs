@@ -353,28 +353,15 @@ impl Left {
     /// Appends what is missing to the increment.
     fn append(mut self, fs: &dyn FileSystem, ring: &Path, path: PathBuf) -> io::Result<u64> {
         let increment = fs.open(&path, Mode::Write)?;
-        let batch = read_batch(&*increment, self.point.at, self.point)?;
-        let end = batch
-            .map_or(self.point.at, |batch| self.point.at + line_bytes(&batch) + batch.head.bytes);
-        // A batch that was not written whole is no sign of another server, but other bytes are.
-        let is_ours = increment.length()? >= self.point.at
-            && (batch.is_none() && begins_batch(&*increment, self.point)?
-                || is_zero_from(&*increment, end)?);
-        if !is_ours {
-            tracing::warn!(
-                "the ring is not used: {} was changed after the process had ended",
-                path.display()
-            );
-            return Ok(0);
-        }
-        if let Some(batch) = batch {
+        if let Some(batch) = read_batch(&*increment, self.point.at, self.point)? {
+            let line = line_bytes(&batch);
             let head = batch.head;
             self.point = Point {
                 batch: head.batch + 1,
                 offset: batch.end(),
                 previous: batch.link(),
                 unix_ms: head.unix_ms,
-                at: end,
+                at: self.point.at + line + head.bytes,
                 ..self.point
             };
             self.before.clone_from(&self.after);
@@ -440,27 +427,6 @@ impl Left {
         let file = fs.open(ring, Mode::Write)?;
         fs::write_all_at(&*file, &bytes, at as u64)?;
         fs::write_all_at(&*file, &number.to_ne_bytes(), at as u64)
-    }
-}
-
-/// True if the file has the begin of the batch of this point, as far as it was written.
-fn begins_batch(file: &dyn File, point: Point) -> io::Result<bool> {
-    let begin = format!("#DJ1 {:016x} {:x} ", point.run, point.batch).into_bytes();
-    let mut found = vec![0; begin.len()];
-    read_up_to(file, &mut found, point.at)?;
-    let is_written = |(found, begin): (&u8, &u8)| *found == 0 || found == begin;
-    Ok(found[0] == begin[0] && found.iter().zip(&begin).all(is_written))
-}
-
-/// True if all bytes from `at` on are zeros.
-fn is_zero_from(file: &dyn File, mut at: u64) -> io::Result<bool> {
-    let mut space = vec![0; 1 << 20];
-    loop {
-        match read_up_to(file, &mut space, at)? {
-            0 => return Ok(true),
-            count if space[..count].iter().all(|byte| *byte == 0) => at += count as u64,
-            _ => return Ok(false),
-        }
     }
 }
 
