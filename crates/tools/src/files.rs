@@ -1,6 +1,6 @@
 //! The files that an operator names: RDB files, append-only files, and folders of them.
 
-use darter_persist::aof::manifest::Manifest;
+use darter_persist::aof::manifest::{Manifest, ring_name};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ impl Folder {
     /// The name of the server's ring: changes that are not in a file yet.
     pub(crate) fn ring_name(&self) -> String {
         let name = self.manifest_name.strip_suffix(MANIFEST).unwrap_or(&self.manifest_name);
-        format!("{name}.ring")
+        ring_name(name)
     }
 
     /// The files that a start loads, in this order: the base and the increments.

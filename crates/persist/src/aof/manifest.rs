@@ -229,6 +229,12 @@ pub fn temporary_name(filename: &str) -> String {
     format!("temp-{filename}.manifest")
 }
 
+/// The name of the server's ring: the changes that are in no increment yet.
+#[must_use]
+pub fn ring_name(filename: &str) -> String {
+    format!("{filename}.ring")
+}
+
 /// The number of the last increment, or 0.
 fn last(increments: &[Listed]) -> i64 {
     increments.last().map_or(0, |file| file.sequence)

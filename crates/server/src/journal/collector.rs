@@ -928,6 +928,43 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_ring_ends_no_process() {
+        let mut prng = Prng::from_seed(7);
+        for seed in 0..2_000 {
+            let faults = Arc::new(Faults::default());
+            let disk = Simulated::new(seed, 64 << 20, Arc::clone(&faults));
+            let world = World { disk, faults, boot: 1 };
+            let mut process = Process::start(seed, &world, Sync::EverySecond, 0).unwrap();
+            process.turn();
+            process.pass();
+            process.turn();
+            world.disk.kill();
+            let ring = Path::new(FOLDER).join(manifest::ring_name("a"));
+            let mut bytes = fs::read(&world.disk, &ring).unwrap();
+            for _ in 0..1 + prng.below(4) {
+                let at = prng.below(bytes.len() as u64) as usize;
+                bytes[at] ^= 1 << prng.below(8);
+            }
+            if prng.chance(20) {
+                bytes.truncate(prng.below(bytes.len() as u64) as usize);
+            }
+            fs::write(&world.disk, &ring, &bytes).unwrap();
+            // The ring is completed, is not used, or is refused.
+            let _ = super::super::recover(&world.disk, Path::new(FOLDER), "a", world.boot);
+        }
+        for len in 0..64 {
+            let disk = Simulated::new(1, 1 << 20, Arc::default());
+            disk.create_folder(Path::new(FOLDER)).unwrap();
+            let in_folder = |name: String| Path::new(FOLDER).join(name);
+            fs::write(&disk, &in_folder(manifest::ring_name("a")), &vec![b' '; len]).unwrap();
+            fs::write(&disk, &in_folder(manifest::name("a")), b"file a.1.incr.aof seq 1 type i\n")
+                .unwrap();
+            let recovered = super::super::recover(&disk, Path::new(FOLDER), "a", 1);
+            assert_eq!(recovered.unwrap(), 0, "a ring of {len} bytes");
+        }
+    }
+
+    #[test]
     fn nothing_acknowledged_with_always_is_lost_with_the_power() {
         (0..1_000).for_each(|seed| live(seed, Sync::Always, true));
     }

@@ -27,7 +27,7 @@
 use super::merge::{Merger, Ordered};
 use super::writer::{Increment, Stream};
 use super::{Block, Body, Encoded, Piece};
-use darter_persist::aof::annotation::{Annotation, Checksum, LINE_MAX_BYTES};
+use darter_persist::aof::annotation::{Annotation, Checksum, FIELD_MAX, LINE_MAX_BYTES};
 use darter_persist::aof::manifest::{self, Manifest};
 use darter_resp::Part;
 use darter_runtime::fs::{self, File, FileSystem, Mapped, Mode};
@@ -52,21 +52,10 @@ const RECORD_HEAD: usize = 3;
 /// In the place of the databases: none.
 const NO_DATABASES: u64 = u64::MAX;
 
-/// The name of the file.
-fn name(file: &str) -> String {
-    format!("{file}.ring")
-}
-
 /// The place in the journal at which the next batch begins, and the state of the stream there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Point {
-    pub(super) run: u64,
-    /// The number of the batch.
-    pub(super) batch: u64,
-    pub(super) offset: u64,
-    pub(super) synced: u64,
-    pub(super) previous: u32,
-    pub(super) unix_ms: u64,
+    pub(super) stream: Stream,
     /// The sequence number of the increment, and the offset in it.
     pub(super) file: i64,
     pub(super) at: u64,
@@ -74,15 +63,21 @@ pub(super) struct Point {
 
 impl Point {
     fn to_words(self) -> [u64; SLOT - 1] {
-        let Self { run, batch, offset, synced, previous, unix_ms, file, at } = self;
+        let Self { stream: Stream { run, batch, offset, synced, previous, unix_ms }, file, at } =
+            self;
         [run, batch, offset, synced, u64::from(previous), unix_ms, file.cast_unsigned(), at]
     }
 
+    /// None if no line of a batch can have such numbers.
     fn of_words(words: [u64; SLOT - 1]) -> Option<Self> {
         let [run, batch, offset, synced, previous, unix_ms, file, at] = words;
+        let is_possible = batch < FIELD_MAX
+            && unix_ms <= FIELD_MAX
+            && offset.checked_sub(synced)? <= FIELD_MAX
+            && offset.max(at) <= i64::MAX.cast_unsigned();
         let previous = u32::try_from(previous).ok()?;
-        let file = file.cast_signed();
-        Some(Self { run, batch, offset, synced, previous, unix_ms, file, at })
+        let stream = Stream { run, batch, offset, synced, previous, unix_ms };
+        is_possible.then_some(Self { stream, file: file.cast_signed(), at })
     }
 }
 
@@ -137,7 +132,7 @@ impl Ring {
         boot: u64,
     ) -> io::Result<Self> {
         let layout = Layout { cores };
-        let memory = fs.map(&folder.join(name(file)), layout.words())?;
+        let memory = fs.map(&folder.join(manifest::ring_name(file)), layout.words())?;
         let head = [MAGIC, boot, cores as u64, LANE as u64];
         for (at, word) in head.into_iter().enumerate() {
             memory.words()[at].store(word, Ordering::Release);
@@ -294,7 +289,7 @@ pub(crate) fn recover(
     file: &str,
     boot: u64,
 ) -> io::Result<u64> {
-    let path = folder.join(name(file));
+    let path = folder.join(manifest::ring_name(file));
     let Some(bytes) = read_if_there(fs, &path)? else { return Ok(0) };
     let Some(manifest) = read_if_there(fs, &folder.join(manifest::name(file)))? else {
         return Ok(0);
@@ -336,8 +331,9 @@ impl Left {
     fn read(bytes: &[u8], boot: u64) -> Option<Self> {
         let words: Vec<u64> =
             bytes.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes)).collect();
-        let layout = Layout { cores: usize::try_from(*words.get(2)?).ok()? };
-        let is_ours = words[..4] == [MAGIC, boot, layout.cores as u64, LANE as u64];
+        let [magic, written_in, cores, lane] = *words.first_chunk()?;
+        let layout = Layout { cores: usize::try_from(cores).ok()? };
+        let is_ours = (magic, written_in, lane) == (MAGIC, boot, LANE as u64);
         if !is_ours || layout.cores > words.len() || words.len() != layout.words() {
             return None;
         }
@@ -353,17 +349,10 @@ impl Left {
     /// Appends what is missing to the increment.
     fn append(mut self, fs: &dyn FileSystem, ring: &Path, path: PathBuf) -> io::Result<u64> {
         let increment = fs.open(&path, Mode::Write)?;
-        if let Some(batch) = read_batch(&*increment, self.point.at, self.point)? {
-            let line = line_bytes(&batch);
-            let head = batch.head;
-            self.point = Point {
-                batch: head.batch + 1,
-                offset: batch.end(),
-                previous: batch.link(),
-                unix_ms: head.unix_ms,
-                at: self.point.at + line + head.bytes,
-                ..self.point
-            };
+        if let Some(batch) = read_batch(&*increment, &self.point)? {
+            let Point { stream, at, .. } = &mut self.point;
+            *at += line_bytes(&batch) + batch.head.bytes;
+            *stream = stream.after(&batch);
             self.before.clone_from(&self.after);
         }
         drop(increment);
@@ -382,8 +371,8 @@ impl Left {
         // A start that is killed here must not append the same again.
         self.write_point(fs, ring)?;
         let mut file = Increment::reopen(fs, &path, self.point.file, self.point.at)?;
-        let mut stream = Stream::at(&self.point);
-        stream.append(&mut file, &batch, self.point.unix_ms)?;
+        let mut stream = self.point.stream;
+        stream.append(&mut file, &batch, stream.unix_ms)?;
         let appended = file.bytes() - self.point.at;
         file.close()?;
         Ok(appended)
@@ -430,14 +419,15 @@ impl Left {
     }
 }
 
-/// Reads the batch at `at`, if it is complete, and is the one of this point.
-fn read_batch(file: &dyn File, at: u64, point: Point) -> io::Result<Option<Annotation>> {
+/// Reads the batch of this point, if it is complete.
+fn read_batch(file: &dyn File, point: &Point) -> io::Result<Option<Annotation>> {
+    let Point { stream, at, .. } = *point;
     let mut line = vec![0; LINE_MAX_BYTES];
     let read = read_up_to(file, &mut line, at)?;
     let Some(end) = line[..read].iter().position(|byte| *byte == b'\n') else { return Ok(None) };
     let Ok(batch) = Annotation::parse(&line[..=end]) else { return Ok(None) };
     let head = batch.head;
-    if (head.run, head.batch, head.offset) != (point.run, point.batch, point.offset) {
+    if (head.run, head.batch, head.offset) != (stream.run, stream.batch + 1, stream.offset) {
         return Ok(None);
     }
     let mut sum = Checksum::new(&head);

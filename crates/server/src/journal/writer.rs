@@ -81,9 +81,7 @@ impl Increment {
 
     /// The place of the next batch, and the state of the stream there.
     pub(super) fn point(&self, stream: &Stream) -> Point {
-        let Stream { run, batch, offset, synced, previous, unix_ms } = *stream;
-        let (file, at) = (self.sequence, self.at);
-        Point { run, batch: batch + 1, offset, synced, previous, unix_ms, file, at }
+        Point { stream: *stream, file: self.sequence, at: self.at }
     }
 
     /// The second open file.
@@ -125,8 +123,10 @@ fn write_all(file: &dyn File, mut slices: &mut [IoSlice<'_>], mut at: u64) -> io
 }
 
 /// The numbers that the lines of batches continue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stream {
     pub(super) run: u64,
+    /// The number of the last batch.
     pub(super) batch: u64,
     /// Bytes of all batches.
     pub(super) offset: u64,
@@ -137,10 +137,10 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// The state at this point.
-    pub(super) fn at(point: &Point) -> Self {
-        let Point { run, batch, offset, synced, previous, unix_ms, .. } = *point;
-        Self { run, batch: batch - 1, offset, synced, previous, unix_ms }
+    /// The state after a batch that follows this state.
+    pub(super) fn after(self, batch: &Annotation) -> Self {
+        let Head { batch: number, unix_ms, .. } = batch.head;
+        Self { batch: number, offset: batch.end(), previous: batch.link(), unix_ms, ..self }
     }
 
     /// Begins a file with an empty batch, and syncs it. So a file whose first commands are torn is
