@@ -67,8 +67,12 @@ impl FileSystem for Kernel {
     }
 
     fn map(&self, path: &Path, words: usize) -> io::Result<Arc<dyn Mapped>> {
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(true).open(path)?;
+        // A process that has mapped the replaced file keeps it: its words must not end.
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         let kind = rustix::fs::fstatfs(&file)?.f_type;
         if !IN_PLACE.contains(&kind) {
             return Err(io::ErrorKind::Unsupported.into());
@@ -193,7 +197,9 @@ mod tests {
         mapped.words()[999].store(0x0102, std::sync::atomic::Ordering::Relaxed);
         let bytes = fs::read(&path).unwrap();
         assert_eq!((bytes.len(), &bytes[7_992..]), (8_000, &0x0102_u64.to_ne_bytes()[..]));
-        drop(mapped);
+        let replacing = Kernel.map(&path, 10).unwrap();
+        mapped.words()[999].store(3, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!((fs::read(&path).unwrap().len(), replacing.words().len()), (80, 10));
         fs::remove_dir_all(&folder).unwrap();
     }
 }
