@@ -128,8 +128,9 @@ pub trait Want: Send + Sync {
         false
     }
 
-    /// Writes the reply once it is there.
-    fn on_disk(&self, _reply: &mut Reply<'_>) {
+    /// Ends the wait for the disk: writes the reply if the changes are there, and refuses the call
+    /// if there is no journal any more.
+    fn end_at_disk(&self, _is_there: bool, _reply: &mut Reply<'_>) -> Result<(), Refusal> {
         unreachable!("it does not wait for the disk")
     }
 

@@ -11,6 +11,9 @@ use darter_command::{
 };
 use darter_resp::Reply;
 
+const NO_JOURNAL: &str =
+    "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
+
 /// The awaited copies.
 enum Copies {
     /// In the memory of replicas.
@@ -46,10 +49,14 @@ impl Want for Copies {
         matches!(self, Self::Disk)
     }
 
-    fn on_disk(&self, reply: &mut Reply<'_>) {
+    fn end_at_disk(&self, is_there: bool, reply: &mut Reply<'_>) -> Result<(), Refusal> {
+        if !is_there {
+            return Err(Refusal::line(NO_JOURNAL));
+        }
         reply.array(2);
         reply.int(1);
         reply.int(0);
+        Ok(())
     }
 }
 
@@ -92,13 +99,7 @@ fn waitaof(mut args: Args<'_>) -> Result<Wait, Refusal> {
 /// [`waitaof`] without a journal, or where nothing may wait.
 fn waitaof_at_once(args: Args<'_>) -> Result<Wait, Refusal> {
     let wait = waitaof(args)?;
-    let is_local = args.all().get(1) == b"1";
-    if is_local {
-        return Err(Refusal::line(
-            "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
-        ));
-    }
-    Ok(wait)
+    if args.all().get(1) == b"1" { Err(Refusal::line(NO_JOURNAL)) } else { Ok(wait) }
 }
 
 const WAIT: Run = run_waiting!(wait);

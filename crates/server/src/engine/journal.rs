@@ -27,6 +27,9 @@ use darter_keyspace::{Act, Key, Read, Wants};
 use darter_resp::Args;
 use darter_tx::lock_key;
 
+/// Calls that have waited for the disk and are answered in one turn.
+const ANSWERED_AT_ONCE: usize = 16;
+
 /// Begins to write changes to the journal: those from now on. All keys are locked, or no client
 /// is served yet.
 pub(crate) fn begin(core: &Core) {
@@ -109,19 +112,26 @@ pub(super) fn await_disk(core: &Core, call: &WaitingCall) {
     shared.set_awaits_disk(core.id(), true);
 }
 
-/// Answers the calls that have waited for the disk for long enough.
+/// Answers calls whose changes are on the disk, some of them in each turn.
 fn end_waits_for_disk(core: &Core) {
     if core.journal.awaits_disk() {
-        while let Some((client, number)) = core.journal.reaches_disk(disk_ns(core)) {
+        for _ in 0..ANSWERED_AT_ONCE {
+            let Some((client, number)) = core.journal.reaches_disk(disk_ns(core)) else { break };
             core.end_at_disk(client, number, !is_off(core));
         }
         core.admin.shared.journal.set_awaits_disk(core.id(), core.journal.awaits_disk());
     }
 }
 
-/// The time for which calls may be answered that wait for the disk.
+/// The time for which calls may be answered that wait for the disk. Until the first base, or a new
+/// one, is complete, the files do not make up the data.
 fn disk_ns(core: &Core) -> u64 {
-    if is_off(core) { u64::MAX } else { core.admin.shared.journal.synced_ns() }
+    let shared = &core.admin.shared.journal;
+    match shared.state() {
+        JournalState::Off => u64::MAX,
+        JournalState::On => shared.synced_ns(),
+        JournalState::Starting | JournalState::Failed => 0,
+    }
 }
 
 /// True if a call that waits for the disk may be answered.

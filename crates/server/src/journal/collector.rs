@@ -349,6 +349,10 @@ impl Collector {
             }
         }
         self.or_fail(|collector| collector.sync_if_due(now_ns));
+        if self.unsynced.is_none() && self.journal.state() == JournalState::On {
+            // The last hand-over, such as a cut, may have had nothing to write.
+            self.journal.set_synced(self.journal.safe_ns());
+        }
         // Without zeros ahead, syncs take longer; nothing else fails.
         self.file.iter_mut().for_each(Increment::fill);
         // The last reference to a large value may have been this thread's.
@@ -576,7 +580,7 @@ impl Collector {
         self.files += 1;
         self.journal.set_state(JournalState::Off);
         self.journal.set_safe(u64::MAX);
-        self.journal.set_synced(0); // Wakes those who wait in vain.
+        self.journal.wake_for_disk(); // They wait in vain.
         self.journal.ring.get().into_iter().for_each(Ring::forget);
         self.file.take().map_or(Ok(()), Increment::close)
     }

@@ -564,6 +564,11 @@ impl Journal {
     /// wait for it.
     fn set_synced(&self, time_ns: u64) {
         self.synced_ns.fetch_max(time_ns, Ordering::SeqCst);
+        self.wake_for_disk();
+    }
+
+    /// Wakes the cores with calls that wait for the disk.
+    fn wake_for_disk(&self) {
         for (core, lane) in self.lanes.iter().enumerate() {
             if lane.awaits_disk.load(Ordering::SeqCst) {
                 self.wake_core(core);

@@ -318,7 +318,22 @@ fn waitaof(stage: &Stage) -> Result<(), String> {
         |reply: &Reply, local: i64| *reply == Reply::Array(vec![Reply::Int(local), Reply::Int(0)]);
     expect(&mut client, "WAITAOF 1 0 0", "ERR WAITAOF cannot be used")?;
     expect(&mut client, "CONFIG SET appendonly yes", "OK")?;
+    // Nothing is written after the cuts of the first base and of the second.
+    let first_base = wait(&mut client, "WAITAOF 1 0 5000")?;
+    ensure(is(&first_base, 1), || format!("a first base: {first_base:?}"))?;
+    expect(&mut client, "INCR n", "Int(")?;
+    expect(&mut client, "BGREWRITEAOF", "Background append only file rewriting started")?;
     wait_for(&mut client, "aof_rewrite_in_progress:0")?;
+    let second_base = wait(&mut client, "WAITAOF 1 0 5000")?;
+    ensure(is(&second_base, 1), || format!("a second base: {second_base:?}"))?;
+    let mut many: Vec<Client> =
+        (0..50).map(|_| server.client()).collect::<Result<_, _>>().map_err(text)?;
+    expect(&mut client, "INCR n", "Int(")?;
+    many.iter_mut().try_for_each(|one| one.send(b"WAITAOF 1 0 5000\r\n")).map_err(text)?;
+    for one in &mut many {
+        let there = one.receive().map_err(text)?;
+        ensure(is(&there, 1), || format!("one of many: {there:?}"))?;
+    }
     for sync in ["always", "everysec"] {
         expect(&mut client, &format!("CONFIG SET appendfsync {sync}"), "OK")?;
         expect(&mut client, "INCR n", "Int(")?;

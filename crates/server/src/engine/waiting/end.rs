@@ -119,10 +119,11 @@ impl Core {
     pub(crate) fn end_at_disk(&self, client: u64, number: u64, is_there: bool) {
         self.with_blocked(client, number, |core, conn| {
             let Some(blocked) = &conn.lane.blocked else { return };
-            let want = &blocked.call.wait.want;
-            let answer = Answer::encode(conn.lane.session.resp3, |reply| want.on_disk(reply));
-            let off = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
-            let answer = if is_there { Ok(answer) } else { Err(Refusal::line(off)) };
+            let (want, mut ended) = (&blocked.call.wait.want, Ok(()));
+            let answer = Answer::encode(conn.lane.session.resp3, |reply| {
+                ended = want.end_at_disk(is_there, reply);
+            });
+            let answer = ended.map(|()| answer);
             blocked.call.fate.end();
             core.end_waiting(conn, None, answer);
         });
