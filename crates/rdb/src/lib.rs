@@ -55,3 +55,9 @@ pub use kind::{Bounds, Encoding, Generation, Kind, Layout, Origin};
 pub use reader::{Limits, Reader};
 pub use value::{Encoder, Plan, Survey};
 pub use writer::{Writer, write_key, write_text};
+
+/// True for the first bytes of an RDB file, at least six of them.
+#[must_use]
+pub fn begins_file(head: &[u8]) -> bool {
+    head.starts_with(b"REDIS") || head.starts_with(b"VALKEY")
+}

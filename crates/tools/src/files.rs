@@ -109,7 +109,7 @@ pub(crate) fn is_rdb(path: &Path) -> Result<bool, String> {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(6).read_to_end(&mut head));
     read.map_err(|error| named(path, error))?;
-    Ok(head.starts_with(b"REDIS") || head == b"VALKEY")
+    Ok(darter_rdb::begins_file(&head))
 }
 
 /// The length of a file in bytes.

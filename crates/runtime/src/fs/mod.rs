@@ -108,14 +108,22 @@ pub trait File: Send + Sync {
 pub fn read(fs: &dyn FileSystem, path: &Path) -> io::Result<Vec<u8>> {
     let file = fs.open(path, Mode::Read)?;
     let mut bytes = vec![0; usize::try_from(file.length()?).map_err(io::Error::other)?];
+    if read_up_to(&*file, &mut bytes, 0)? < bytes.len() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(bytes)
+}
+
+/// Reads from `offset` on, until the space is full or the file ends. Returns the number of bytes.
+pub fn read_up_to(file: &dyn File, space: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
-    while filled < bytes.len() {
-        match file.read_at(&mut bytes[filled..], filled as u64)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+    while filled < space.len() {
+        match file.read_at(&mut space[filled..], offset + filled as u64)? {
+            0 => break,
             count => filled += count,
         }
     }
-    Ok(bytes)
+    Ok(filled)
 }
 
 /// Creates or replaces a file, without a sync.

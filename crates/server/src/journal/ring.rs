@@ -423,7 +423,7 @@ impl Left {
 fn read_batch(file: &dyn File, point: &Point) -> io::Result<Option<Annotation>> {
     let Point { stream, at, .. } = *point;
     let mut line = vec![0; LINE_MAX_BYTES];
-    let read = read_up_to(file, &mut line, at)?;
+    let read = fs::read_up_to(file, &mut line, at)?;
     let Some(end) = line[..read].iter().position(|byte| *byte == b'\n') else { return Ok(None) };
     let Ok(batch) = Annotation::parse(&line[..=end]) else { return Ok(None) };
     let head = batch.head;
@@ -435,7 +435,7 @@ fn read_batch(file: &dyn File, point: &Point) -> io::Result<Option<Annotation>> 
     let mut space = vec![0; 1 << 20];
     while left > 0 {
         let most = usize::try_from(left).map_or(space.len(), |left| left.min(space.len()));
-        let count = read_up_to(file, &mut space[..most], at)?;
+        let count = fs::read_up_to(file, &mut space[..most], at)?;
         if count == 0 {
             return Ok(None);
         }
@@ -443,18 +443,6 @@ fn read_batch(file: &dyn File, point: &Point) -> io::Result<Option<Annotation>> 
         (at, left) = (at + count as u64, left - count as u64);
     }
     Ok((sum.value() == batch.sum).then_some(batch))
-}
-
-/// Reads until the space is full or the file ends.
-fn read_up_to(file: &dyn File, space: &mut [u8], at: u64) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < space.len() {
-        match file.read_at(&mut space[filled..], at + filled as u64)? {
-            0 => break,
-            count => filled += count,
-        }
-    }
-    Ok(filled)
 }
 
 fn line_bytes(batch: &Annotation) -> u64 {

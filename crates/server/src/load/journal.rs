@@ -494,14 +494,9 @@ impl JournalFiles {
 
 /// True for a file that begins with an RDB file.
 fn is_rdb(file: &dyn File) -> io::Result<bool> {
-    let (mut head, mut filled) = ([0; 6], 0);
-    while filled < head.len() {
-        match file.read_at(&mut head[filled..], filled as u64)? {
-            0 => break,
-            count => filled += count,
-        }
-    }
-    Ok(head.starts_with(b"REDIS") || head == *b"VALKEY")
+    let mut head = [0; 6];
+    let filled = fs::read_up_to(file, &mut head, 0)?;
+    Ok(darter_rdb::begins_file(&head[..filled]))
 }
 
 /// The parts of the loader that replaying needs.
