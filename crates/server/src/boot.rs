@@ -25,7 +25,7 @@ use crate::shared::{CoreReport, Empty, Shared};
 use crate::spin::PollTime;
 use crate::supervisor::Supervisor;
 use crate::thread::Thread;
-use darter_persist::aof::manifest::Manifest;
+use darter_persist::aof::manifest::{self, Manifest};
 use darter_runtime::fs::{FileSystem, Kernel};
 use darter_runtime::net::{BackendChoice, Net, Waker};
 use darter_runtime::{clock, heap, mailbox, signal, supervise, topology};
@@ -470,7 +470,11 @@ fn data(
             tracing::info!("completed the append-only file with {bytes} bytes of the ring")
         }
         Err(error) => {
-            return Err(Failure(format!("cannot complete the append-only file: {error}")));
+            return Err(Failure(format!(
+                "cannot complete the append-only file from {folder}/{}: {error}; without that file \
+                 the server starts, but loses the last changes",
+                manifest::ring_name(names.file)
+            )));
         }
     }
     let files = load::plan(&shared.fs, names, settings.flag("aof-load-truncated"));
